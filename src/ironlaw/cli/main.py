@@ -27,7 +27,7 @@ VERBS = {  # module in the package, and summary
     "elastic": ("questions.elastic.options", "Run on one node, one rack or a third less: plans, batch, spare nodes, spot machines."),
     "fleet": ("questions.fleet.options", "Share a reservation among several runs: order, accelerators, idle time, deadlines, power."),
     "data": ("questions.data.options", "Check whether storage, loader workers and transfers keep up with the step."),
-    "sites": ("questions.sites.options", "Train across data centres: distance, data exchange, waiting, cost, power and carbon."),
+    "sites": ("questions.sites.options", "Train across data centres: which sites to take, data exchange, waiting, cost, power and carbon."),
     "scaling": ("questions.scaling.options", "Find the parameters and tokens of least loss for a compute budget, and the batch."),
     "inference": ("questions.inference.options", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
     "diff": ("questions.diff.options", "Compare two answers: what changed in inputs, catalogue or version, and which term moved."),

@@ -25,7 +25,7 @@ from ironlaw.question.words import PerParameter
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.sites.ask import ask as ask_sites
 from ironlaw.questions.sites.options import OPTIONS as SITES
-from ironlaw.questions.sweep.options import EXCHANGE, LISTS, OPTIONS, PASSED, SIMPLIFIED
+from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, OPTIONS, PASSED, SIMPLIFIED
 from ironlaw.questions.textbook.sweep import sweep_by_hand
 from ironlaw.terms import scalar
 
@@ -40,14 +40,14 @@ ROWS = (
 )  # fmt: skip
 EXCHANGES = (
     Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
-    Column("gradients", "sent", "B"), Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"),
+    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"), Column("gradients", "gradients", "decimal B"),
+    Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"), Column("waiting", "waits, run", "s"),
     Column("share", "waiting", "%"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
-    Column("idle", "USD for waiting", "USD"),
-    Column("why_not", ""),
+    Column("idle", "USD for waiting", "USD"), Column("why_not", ""),
 )  # fmt: skip
 RESULTS = {  # by key of the row, the name in the answer of sites
     "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
-    "gradients": "gradients", "idle": "cost of waiting",
+    "gradients": "gradients", "idle": "cost of waiting", "waiting": "waiting",
 }  # fmt: skip
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
@@ -78,10 +78,8 @@ def _refuse(values: dict[str, Any]) -> None:
         raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
     if unused := [name for name in EXCHANGE if name in values and "sites" not in values]:
         raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --sites N: give both")
-    if "sites" in values and values["sites"] < 2.0:
-        raise ValueRangeError(f"--sites is {values['sites']:g}: an exchange needs at least two; leave it out for one")
-    if "sites" in values and "parameters" in values:
-        raise QuestionError("--sites needs a MODEL: its gradients are exchanged")
+    if "sites" in values and _count_sites(values) < 2:
+        raise ValueRangeError(f"--sites is {_count_sites(values)}: an exchange needs at least two; leave it out for one")
     if "mfu" in values:
         return
     if unused := [name for name in SIMPLIFIED if name in values]:
@@ -197,30 +195,45 @@ def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, An
     return None if data["step"]["seconds"] is None else float(data["memory"]["device"])
 
 
+def _count_sites(values: Mapping[str, Any]) -> int:
+    """Sites of the question."""
+    return values["sites"] if isinstance(values["sites"], int) else len(values["sites"])
+
+
 def _tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]], folders: tuple[str, ...]) -> Table:
-    """A row for each row of the sweep, on the next count that the sites share evenly."""
-    count = values["sites"]
-    passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "on", "price", "pue", "mfu") if name in values and name in SITES}
-    models = values["model"]
+    """A row for each row of the sweep and each exchange; in estimates on the next count that the sites share evenly."""
+    count = _count_sites(values)
+    passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "sites", "on", "price", "pue", "mfu") if name in values and name in SITES}
+    ways = [
+        {name: value for name, value in zip(EXCHANGE_LISTS, way, strict=True) if value is not None}
+        for way in itertools.product(*(values.get(name, (None,)) for name in EXCHANGE_LISTS))
+    ]
+    model = "parameters" if "parameters" in values else "model"
+    models = values[model]
     exchanges = []
     for index, row in enumerate(rows):
-        gpus = math.ceil((row["gpus"] or 1.0) / count) * count
+        gpus = row["gpus"] or 1.0
+        gpus = gpus if "mfu" in values else float(math.ceil(gpus / count) * count)
         asked = passed | {
-            "model": models[index * len(models) // len(rows)],  # rows are in the order of the models
-            "sites": int(count),
-            "gpus": str(int(gpus)),
+            model: models[index * len(models) // len(rows)],  # rows are in the order of the models
+            "gpus": gpus,
             "tokens": row["tokens"],
             "global_batch_tokens": row["batch"],
         }
         if "mfu" not in values:
             asked["seq_len"] = row["seq_len"]
         start = {"model": row["model"], "batch": row["batch"], "seq_len": row["seq_len"], "gpus": gpus}
-        try:
-            answer = ask_sites(asked, folders)
-        except (UnknownNameError, UnitError):
-            raise  # the option is wrong for every row
-        except QuestionError as error:
-            exchanges.append({**start, "why_not": str(error)})
-            continue
-        exchanges.append({**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""})
-    return Table("exchanges", f"The same at {count:.0f} sites", filled_columns(EXCHANGES, exchanges), exchanges)
+        exchanges += [_make_exchange_row(start, asked, way, folders) for way in ways]
+    return Table("exchanges", f"The same at {count} sites", filled_columns(EXCHANGES, exchanges), exchanges)
+
+
+def _make_exchange_row(start: dict[str, Any], asked: dict[str, Any], way: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+    """One run at several sites with one exchange; a row without an answer says why."""
+    start = {**start, "way": way.get("exchange", "ring"), "format": way.get("gradients", "bf16"), "every": way.get("every", 1.0)}
+    try:
+        answer = ask_sites({**asked, **way}, folders)
+    except (UnknownNameError, UnitError):
+        raise  # the option is wrong for every row
+    except QuestionError as error:
+        return {**start, "why_not": str(error)}
+    return {**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""}

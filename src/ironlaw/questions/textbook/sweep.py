@@ -31,8 +31,9 @@ ROWS = (
 ACCUMULATED = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
     Column("accumulate", "micro-batches", "1"), Column("gpus", "GPUs", "1"), Column("seconds", "run takes", "s"),
-    Column("usd", "USD", "USD"), Column("activations", "activations", "B"), Column("memory", "with states", "B"),
-    Column("holding", "GPUs needed for memory", "1"), Column("holds", "enough"),
+    Column("usd", "USD", "USD"), Column("activations", "activations", "B"),
+    Column("selective", "without scores", "B"), Column("full", "checkpoints", "B"),
+    Column("memory", "with states", "B"), Column("holding", "GPUs needed for memory", "1"), Column("holds", "enough"),
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     if short:
         headline.append(f"{short} of {len(accumulated)} rows of accumulation have too few accelerators for states and activations")
     warnings = [f"simplified: every row at {values['mfu']:.0%} of the peak, whatever the plan; give --gpus and no --mfu for estimates"]
-    title = "Accumulation: 16 bytes a parameter, 34 s b h + 5 a s s b a layer, no recomputation"
+    title = "Accumulation: 16 bytes a parameter; 34 s b h + 5 a s s b a layer, 34 s b h without scores, 2 s b h as checkpoints"
     tables = [
         Table("rows", f"Runs on {values['on']} at {values['mfu']:.0%} of the peak (simplified)", filled_columns(ROWS, rows), rows),
         Table("accumulated", title, ACCUMULATED, accumulated),
@@ -128,12 +129,16 @@ def _accumulate(values: dict[str, Any], workload: Workload, row: dict[str, Any])
             "activations of a layer", activations.korthikanti_layer, "B", batch=max(sequences, 1.0), seq_len=workload.seq_len,
             hidden_size=float(model.hidden_size), num_attention_heads=float(model.num_attention_heads), tp=1.0, sp=0.0,
         )  # fmt: skip
+        width = float(model.hidden_size)
+        selective = float(activations.korthikanti_layer(max(sequences, 1.0), workload.seq_len, width, 0.0, 1.0, 0.0))
+        full = float(activations.checkpoint(max(sequences, 1.0) * workload.seq_len, width, 1.0, 0.0, 2.0))
         static = leaf("static memory", states.training_static, "B", parameters=workload.parameters)
         stored = float(layer.value) * model.num_hidden_layers
         memory = stored + float(static.value)
         needed = math.ceil(memory / workload.capacity)
         yield {
             **{name: row[name] for name in ("model", "tokens", "seq_len", "batch", "usd")}, "accumulate": k, "gpus": gpus,
-            "seconds": row["seconds"] * row["gpus"] / gpus, "activations": stored, "memory": memory,
+            "seconds": row["seconds"] * row["gpus"] / gpus, "activations": stored,
+            "selective": selective * model.num_hidden_layers, "full": full * model.num_hidden_layers, "memory": memory,
             "holding": needed, "holds": gpus >= needed,
         }, [layer, static]  # fmt: skip
