@@ -30,6 +30,10 @@ class Accelerator(Record):
     pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
     c2c_bandwidth: Sourced | None = quantity("B/s", required=False)  # coherent link to host memory, faster than PCIe
     sm_count: Sourced | None = quantity("1", required=False)
+    shared_memory_capacity: Sourced | None = quantity("B", required=False)  # of all multiprocessors
+    shared_memory_bandwidth: Sourced | None = quantity("B/s", required=False)
+    l2_capacity: Sourced | None = quantity("B", required=False)
+    l2_bandwidth: Sourced | None = quantity("B/s", required=False)
     memory_bus_width: Sourced | None = quantity("1", required=False)
     memory_data_rate: Sourced | None = quantity("B/s", required=False)
     peak_sparse: dict[str, Sourced] = quantities("FLOP/s")

@@ -20,6 +20,9 @@ GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba") 
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
 ROUNDINGS = ("up", "down", "exact")  # of the steps of a run
+# networks that are no language models: spellings of the lists of operators in questions/roofline/lists
+OPERATOR_LISTS = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
+OPERATOR_LISTS |= {"stable-diffusion-unet": "stable-diffusion-unet"}
 
 # --- the job
 
@@ -151,3 +154,8 @@ def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp
     """
     flat = gpus == 1 or (tp == 1 and pp == 1)
     return usual or (FLAT_FRAMEWORK if flat else FRAMEWORK)
+
+
+# storage of a node, where the question gives none
+DISK = 3.5e9  # B/s by datasheet, sequential: one NVMe drive on four lanes of PCIe 3
+SUSTAINED = 0.5  # share of a datasheet's read rate; typical of NVMe drives under load

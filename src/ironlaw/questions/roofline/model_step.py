@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw import units
+from ironlaw.catalog.records import Accelerator
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Estimate, Group, estimate
@@ -22,6 +23,7 @@ from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.roofline import roofs
 from ironlaw.questions.roofline.overlapped import COLUMNS as OVERLAPPED
 from ironlaw.questions.roofline.overlapped import list_overlapped
+from ironlaw.questions.roofline.plot import PlotPoint, plot_table
 from ironlaw.questions.roofline.roofs import show
 from ironlaw.questions.throughput import describe_measured, tabulate_suspects
 from ironlaw.terms import BOUNDS, Term, leaf, scalar, total
@@ -40,7 +42,8 @@ BATCHES = (
     Column("intensity", "FLOP/B", "1"), Column("step", "step", "s"), Column("tokens_per_second", "tokens/s", "1"),
     Column("mfu", "MFU", "%"), *(Column(name, name, "%") for name in ("compute", "hbm", "network", "dispatch")),
 )  # fmt: skip
-NOT_OF_ESTIMATE = ("optimizer", "batch", "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance")
+NOT_OF_ESTIMATE = ("optimizer", "batch", "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance", "plot")
+DRAWN = 12  # operators of a drawing, the longest
 PINNED = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
 
 
@@ -57,6 +60,7 @@ class StepOperator:
     time: float
     roof: str
     link: str = ""  # of a collective: scale-up, or nic where it leaves the domain
+    peak: float = 0.0  # rate of its format [FLOP/s]; 0 where it has no FLOPs
 
     def plus(self, other: StepOperator) -> StepOperator:
         """Add the runs of another place in the step."""
@@ -83,6 +87,8 @@ class StepOperator:
 def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """The operators of a step; a comparison of micro-batch sizes where several are given."""
     need(values, "on", "gpus")
+    if "batch" in values and values.get("plot"):
+        raise QuestionError("--plot draws the operators of one step: give --micro-batch-size instead of --batch")
     if "batch" in values and "micro_batch_size" in values:
         raise QuestionError("give --batch (sizes to compare) or --micro-batch-size, not both")
     asked = {name: value for name, value in values.items() if name not in NOT_OF_ESTIMATE}
@@ -120,7 +126,7 @@ def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepO
         given = {name: scalar(value, at) for name, value in node.inputs.items()}
         operator = StepOperator(
             node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs,
-            wires.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic),
+            wires.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic), given.get("peak", 0.0),
         )  # fmt: skip
         key = (operator.operator, operator.where, operator.roof, operator.link)
         merged[key] = merged[key].plus(operator) if key in merged else operator
@@ -199,6 +205,8 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         Table("hidden", "Collectives that overlap computation", OVERLAPPED, overlapped),
         Table("operators", "Operators of a step, longest first", filled_columns(OPERATORS, rows), rows),
     ]
+    if values.get("plot"):
+        tables.append(_draw_step(operators, accelerator, step))
     return Answer(
         title=f"{job.model.name} on {scalar(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step",
         headline=headline,
@@ -210,6 +218,23 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         feasible=feasible,
         folders=folders,
     )
+
+
+def _draw_step(operators: Sequence[StepOperator], accelerator: Accelerator, step: float) -> Table:
+    """The longest operators that have FLOPs at the rates of the estimate, each under the roof of its own format."""
+    formats = {rate.value: name for name, rate in accelerator.peak.items()}  # of equal rates the last name, bf16 after fp16
+    with_flop = [operator for operator in operators if operator.flop and operator.moved and operator.peak]
+    points = [
+        PlotPoint(
+            f"{operator.operator}, {operator.where} ({operator.time / step:.1%})", operator.flop / operator.moved,
+            operator.flop / operator.time, formats.get(operator.peak, "fp32"),
+        )
+        for operator in with_flop[:DRAWN]
+    ]  # fmt: skip
+    drawn = sum(operator.time for operator in with_flop[:DRAWN]) / step
+    peaks = {point.roof: accelerator.peak[point.roof].value for point in points}
+    title = f"Roofline of the {len(points)} longest operators with FLOPs, {drawn:.0%} of the step, at the estimate's rates"
+    return plot_table(peaks, accelerator.hbm_bandwidth.value, points, title)
 
 
 def _roof_rows(operators: Sequence[StepOperator], step: float, wire: float) -> list[dict[str, Any]]:

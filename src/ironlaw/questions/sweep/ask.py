@@ -25,6 +25,7 @@ from ironlaw.question.words import PerParameter
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.sites.ask import ask as ask_sites
 from ironlaw.questions.sites.options import OPTIONS as SITES
+from ironlaw.questions.sweep.accumulation import sweep_accumulation
 from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, OPTIONS, PASSED, SIMPLIFIED
 from ironlaw.questions.textbook.sweep import sweep_by_hand
 from ironlaw.terms import scalar
@@ -40,7 +41,8 @@ ROWS = (
 )  # fmt: skip
 EXCHANGES = (
     Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
-    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"), Column("gradients", "gradients", "decimal B"),
+    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"),
+    Column("gradients", "gradients", "decimal B"),
     Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"), Column("waiting", "waits, run", "s"),
     Column("share", "waiting", "%"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
     Column("idle", "USD for waiting", "USD"), Column("why_not", ""),
@@ -49,6 +51,11 @@ RESULTS = {  # by key of the row, the name in the answer of sites
     "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
     "gradients": "gradients", "idle": "cost of waiting", "waiting": "waiting",
 }  # fmt: skip
+NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with the reason
+    "global_batch_size": "the batch is k micro-batches of every rank",
+    "global_batch_tokens": "the batch is k micro-batches of every rank",
+    "sites": "it has no table of the exchange",
+}
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
 
@@ -56,6 +63,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     values = read(options, OPTIONS, "sweep")
     _refuse(values)
+    if "accumulate" in values and "mfu" not in values:
+        return sweep_accumulation(values, folders)
     answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
     if "sites" not in values:
         return answer
@@ -85,6 +94,8 @@ def _refuse(values: dict[str, Any]) -> None:
     if unused := [name for name in SIMPLIFIED if name in values]:
         raise QuestionError(f"--{unused[0].replace('_', '-')} belongs to the simplified table: give --mfu too, or --gpus for estimates")
     need(values, "gpus")
+    if "accumulate" in values and (clash := [name for name in NOT_ACCUMULATED if name in values]):
+        raise QuestionError(f"--{clash[0].replace('_', '-')} does not go with --accumulate by estimate: {NOT_ACCUMULATED[clash[0]]}")
 
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
