@@ -39,10 +39,11 @@ MAY_IMPORT = {
         "units", "errors",
     },
     "launch": {"question", "estimate", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
-    # measured peaks come with launch arguments, so validate reads them through launch: the one edge between siblings
+    # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
     "validate": {"launch", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     "search": {"question", "estimate", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
-    "questions": {"question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
+    # a comparison prints the launch flags of its plans: the other edge between siblings
+    "questions": {"launch", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
     "measure": {"question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     "cli": {
         "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "job", "cluster", "plan", "catalog",

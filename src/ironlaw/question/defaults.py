@@ -48,6 +48,11 @@ FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
 GRID = "world"
 
+# --- storage of checkpoints
+
+CHECKPOINTS_KEPT = 2.0  # the newest may be incomplete when a job dies, so the one before it is kept too
+CHECKPOINT_OVERHEAD = 0.01  # share of the time that writes may take, for the rate that storage needs
+
 # --- how much memory the best plan keeps free
 
 CERTAINTY = 0.8  # how likely a plan must be to fit before it is called best: as many as an error band is meant to contain
@@ -75,6 +80,7 @@ WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context paralle
 USUAL_MFU = (0.40, 0.50)  # MFU of tuned runs
 LARGEST_BATCH = 2.0**28  # tokens; four times the largest batch of published runs
 MOST_ACCELERATORS = 131072.0  # no published job is larger: more are not tried where a number is looked for
+PRICE_DAYS = 90  # between the dates of two prices: what is further apart is worth a warning
 MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
 
 
