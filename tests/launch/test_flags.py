@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_torchtitan_takes_the_whole_share_of_a_rank_where_it_has_a_pipeline():
     }  # fmt: skip
     rows = flags_of(plan, 32)
     words = shlex.split(rows[0]["flags"])
-    said = dict(zip(words[::1], words[1::1], strict=False))
+    said = dict(pairwise(words))
     assert len(rows) == 1
     assert said["--training.local_batch_size"] == "16"  # 64 sequences over 4 ranks of data parallelism
     assert said["--parallelism.pipeline_parallel_layers_per_stage"] == "8"  # 32 layers over 2 ranks of 2 chunks

@@ -126,11 +126,18 @@ class Cell:
         target = self.limits.target or 0.0
         if self.limits.deadline is not None:
             target = max(target, self.options["tokens"] / self.limits.deadline)
-        accelerator = self.hardware.cluster.accelerator
+        weights = total_parameters(model) * LEAST_BYTES / plain(self.hardware.cluster.accelerator.memory_capacity)
+        return float(max(target * self.least_seconds(model), weights, 1.0))
+
+    def least_seconds(self, model: Any) -> float:
+        """Accelerator seconds of a token at the peak, which no plan beats."""
         passes = 1.0 / 3.0 if "lora_rank" in self.options or "frozen_layers" in self.options else 1.0  # forward runs in any case
-        peak = max(plain(rate) for rate in accelerator.peak.values())
-        weights = total_parameters(model) * LEAST_BYTES / plain(accelerator.memory_capacity)
-        return float(max(passes * target * float(per_token(active_parameters(model))) / peak, weights, 1.0))
+        peak = max(plain(rate) for rate in self.hardware.cluster.accelerator.peak.values())
+        return passes * float(per_token(active_parameters(model))) / float(peak)
+
+    def least_usd(self, model: Any) -> float:
+        """What the run costs at the peak, which no plan beats; nan where no price is known."""
+        return float(self.options["tokens"] * self.least_seconds(model) * plain(self.hardware.price))
 
     def open_count(self, model: Any) -> float | None:
         """The count where the question gives none; None where no count meets the limits.
@@ -139,6 +146,8 @@ class Cell:
         """
         if self.limits.target is not None or self.limits.deadline is not None:
             return first_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow"))
+        if self.limits.budget is not None and not self.least_usd(model) <= self.limits.budget:
+            return None
         if self.limits.budget is not None:
             last_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow", "dear"))
             return self.fastest([gpus for gpus, outcome in self.outcomes.items() if not outcome.refusals])
@@ -208,7 +217,7 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     if cell.limits.power is not None:
         common["most"] = cell.most_fed()
     if gpus is None:
-        return Candidate(**common, no_count=_say_no_count(cell, label))
+        return Candidate(**common, no_count=_say_no_count(cell, label, model))
     outcome = cell.at(gpus)
     group = outcome.group
     chosen = tuple(item for item in group.assumptions if item["origin"] == "default")
@@ -229,7 +238,7 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     )  # fmt: skip
 
 
-def _say_no_count(cell: Cell, label: str) -> str:
+def _say_no_count(cell: Cell, label: str, model: Any) -> str:
     """Why no count works, with the cheapest or the fastest of those that were tried."""
     limits, most = cell.limits, f"{defaults.MOST_ACCELERATORS:,.0f}"
     tried = [outcome for outcome in cell.outcomes.values() if outcome.estimate.fits[0]]
@@ -237,6 +246,9 @@ def _say_no_count(cell: Cell, label: str) -> str:
         return f"no plan of {label} on a round count up to {most} fits and reaches {limits.target:,.0f} tokens/s"
     if limits.deadline is not None:
         return f"no plan of {label} on a round count up to {most} fits and meets the deadline"
+    if limits.budget is not None and not tried:
+        least = cell.least_usd(model)
+        return "over the budget: " + ("no price is known" if math.isnan(least) else f"at the peak the run costs {units.amount(least)} USD")
     if limits.budget is not None:
         costs = [(_seconds_and_usd(outcome.group)[1] or math.nan, outcome.gpus) for outcome in tried]
         costs = [pair for pair in costs if not math.isnan(pair[0])]
