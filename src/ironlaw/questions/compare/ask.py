@@ -166,7 +166,9 @@ def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any
 def _options(hardware: Hardware, framework: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the estimate of an accelerator and a framework, without the count."""
     options = {name: values[name] for name in ("model", *PASSED) if name in values} | {"on": hardware.name}
-    if hardware.name in values["price"]:
+    if "tokens" not in values:
+        options = {name: value for name, value in options.items() if name != "pue"}  # of the power alone, which a cell computes
+    elif hardware.name in values["price"]:
         options["price"] = values["price"][hardware.name]
     return options | ({"framework": framework} if framework else {})
 
