@@ -28,6 +28,7 @@ BATCH_RANGE = 0.25  # of it: how far the default batch may be from it, to be one
 BATCH_LOSS = 0.02  # of the tokens per second of the best batch in that range: what a nearer batch may lose
 NEAR_BATCH = 0.10  # of a batch that the user gave: a batch so near that is much faster is worth a warning
 BATCH_COST = 0.10  # of the tokens per second of a near batch: what the given batch must cost to be worth the warning
+NEAR_COUNT = 0.05  # of a number of accelerators: a round number so near that is much faster is worth a warning
 MUCH_SHARED = 4  # times the divisors that the given batch shares with the accelerators: what a near batch must share to be tried
 FEW_SEQUENCES = 10.0  # of a batch: with fewer no other batch is within a tenth
 FEWEST_SHARED = 8.0  # a batch to try shares at least one over this of the divisors that the best of them shares with the accelerators

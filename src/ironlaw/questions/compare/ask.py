@@ -128,7 +128,7 @@ def _by_full_name(given: dict[str, Any], option: str, on: tuple[str, ...], folde
 def _say_model(model: Any) -> str:
     """The model with its parameters."""
     total, active = float(total_parameters(model)), float(active_parameters(model))
-    routed = f", {units.show(active, 'parameter')} active" if active != total else ""
+    routed = f", {units.show(active, 'parameter').removesuffix(' parameters')} active" if active != total else ""
     return f"{model.title} ({units.show(total, 'parameter')}{routed})"
 
 

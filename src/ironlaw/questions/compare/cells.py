@@ -173,6 +173,16 @@ class Cell:
         counts = counts_below(most, self.node, self.round_counts()) if most >= self.node else [n for n in self.round_counts() if n <= most]
         return [gpus for gpus in counts if gpus in self.outcomes or scalar(self.power(gpus)) <= self.limits.power]  # type: ignore[operator]
 
+    def better_near(self, outcome: Outcome) -> tuple[float, float] | None:
+        """The nearest round count that is much faster for each accelerator, and how many times; None for a count that divides well."""
+        tried = self.round_counts()
+        near = [n for n in tried if abs(n / outcome.gpus - 1.0) <= defaults.NEAR_COUNT]
+        if not near or outcome.gpus in near or not outcome.rate:
+            return None
+        count = min(near, key=lambda n: abs(n - outcome.gpus))
+        times = self.at(count).rate / count / (outcome.rate / outcome.gpus)
+        return (count, times) if times > 1.0 / (1.0 - defaults.BATCH_COST) else None
+
     def nearest(self, outcome: Outcome, model: Any) -> tuple[float, ...]:
         """The nearest counts that work for a row that answers no."""
         if not outcome.refusals:
@@ -232,9 +242,13 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     rates = bind_failures(asked_of(cell.options), cell.hardware.cluster, [])
     storage = count_storage(total_parameters(model), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
     more = (*run_terms, *network_terms, *storage.terms)
+    lines = row_warnings(group, 0)
+    if better := cell.better_near(outcome):
+        count, times = better
+        lines.append(f"{gpus:,.0f} x {cell.hardware.name} divide badly: {count:,.0f} give {times - 1.0:.0%} more tokens/s for each of them")
     return Candidate(
         **common, planned=_planned(outcome), trained=trained, run=run, network=network, storage=storage,
-        terms=(*terms, *(term.named(f"{label} {term.name}") for term in more)), warnings=tuple(row_warnings(group, 0)),
+        terms=(*terms, *(term.named(f"{label} {term.name}") for term in more)), warnings=tuple(lines),
     )  # fmt: skip
 
 

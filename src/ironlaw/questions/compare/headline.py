@@ -145,8 +145,8 @@ def _say_short(candidate: Candidate, goal: str) -> str:
         ),
         "time": lambda: f"{run.days_with_failures:.4g} days" if run else f"{trained.tokens_per_second:,.0f} tokens/s",
         "energy": lambda: (
-            units.show(run.energy_with_failures / 3600.0, "Wh", 4)
-            if run and run.energy_with_failures
+f"{run.mwh_with_failures:,.4g} MWh"
+            if run and run.mwh_with_failures
             else f"{trained.power / trained.tokens_per_second:.4g} J a token"
         ),
     }
