@@ -40,10 +40,11 @@ MAY_IMPORT = {
         "units", "errors",
     },
     "launch": {"question", "estimate", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
-    # measured peaks come with launch arguments, so validate reads them through launch: the one edge between siblings
+    # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
     "validate": {"launch", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     "search": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
-    "questions": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
+    # a comparison prints the launch flags of its plans: the other edge between siblings
+    "questions": {"launch", "shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
     "measure": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
