@@ -55,6 +55,7 @@ NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with
     "global_batch_size": "the batch is k micro-batches of every rank",
     "global_batch_tokens": "the batch is k micro-batches of every rank",
     "sites": "it has no table of the exchange",
+    "rounding": "its steps are rounded up",
 }
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
