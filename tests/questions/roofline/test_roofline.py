@@ -211,7 +211,7 @@ def test_a_measured_rate_above_the_peak_is_flagged():
     asked = {"model": "gpt2-xl", "on": "v100-sxm-32gb", "gpus": 1, "precision": "fp32", "global_batch_size": 32, "micro_batch_size": 1}
     found = roofline(**asked, samples_per_second=18)
     assert not found.feasible
-    assert float(found["measured MFU"]) > 10
+    assert float(found["measured MFU (with attention)"]) > 10
     assert "impossible" in found.warnings[-1]
     assert roofline(**asked, samples_per_second=0.5).feasible
 
@@ -468,3 +468,34 @@ def test_generations_of_flash_are_in_order():
 def test_a_device_without_a_generation_does_not_show_it():
     shown = [row["version"] for row in roofline(attention=(8, 16, 4096, 128), on="a100-sxm-80gb")["versions"]]
     assert shown == ["unfused", "flash-1", "flash-2"]
+
+
+def test_a_measured_throughput_is_the_step_it_implies():
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "global_batch_size": 512}
+    by_rate = roofline(**asked, tokens_per_second="300k")
+    by_step = roofline(**asked, measured=f"{512 * 8192 / 300e3}s")
+    assert by_rate["measured"] == by_step["measured"] and by_rate["suspects"] == by_step["suspects"]
+    run = by_rate["measured"]
+    assert run["mfu_6n"] == pytest.approx(6 * 8.03e9 * 300e3 / (64 * 989.4e12), rel=2e-3)
+    assert run["mfu"] > run["mfu_6n"] and any("MFU (6N)" in line and "MFU (with attention)" in line for line in by_rate.headline)
+
+
+def test_a_fault_that_was_measured_is_ranked_first():
+    """The step of the same plan without flash attention, measured: memory-bound work comes first, and its fault explains all of it."""
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "tp": 1, "pp": 1, "zero": 2, "recompute": "none", "micro_batch_size": 1}
+    for fault, part in (({"flash_attention": "off"}, "memory-bound work"), ({"recompute": "full"}, "recomputation")):
+        slow = float(roofline(**asked | fault, global_batch_size=512)["step"])
+        first = roofline(**asked, global_batch_size=512, measured=f"{slow}s")["suspects"][0]
+        assert first["part"] == part and first["explains"] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_step_as_fast_as_predicted_has_no_suspects():
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64}
+    fast = float(roofline(**asked)["step"]) * 0.99
+    found = roofline(**asked, measured=f"{fast}s")
+    assert found["measured"]["suspects"] == [] and found.feasible
+
+
+def test_only_one_measurement_is_given():
+    with pytest.raises(QuestionError, match="--measured and --tokens-per-second"):
+        roofline(model="llama-3-8b", on="h100-sxm", gpus=64, measured="3s", tokens_per_second="1M")

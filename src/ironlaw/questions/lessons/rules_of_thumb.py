@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer
 
 FIXES = {
@@ -14,11 +15,18 @@ FIXES = {
 }
 
 
+BUSY, FULL = 0.7, 0.9  # below this utilisation a run counts as data-bound; above this share of the memory as memory-bound
+
+
 def classify_bottleneck(measured: Mapping[str, Any]) -> str:
-    """Data-bound below 70 % utilisation; else memory-bound if out of memory or above 90 % of it; else compute-bound."""
-    if measured.get("gpu_utilization", 1.0) < 0.7:
+    """Data-bound below 70 % utilisation; else memory-bound if out of memory or above 90 % of it; else compute-bound.
+
+    >>> classify_bottleneck({"gpu_utilization": 0.75}), classify_bottleneck({"gpu_utilization": 0.75, "data_bound_below": 0.8})
+    ('compute-bound', 'data-bound')
+    """
+    if measured.get("gpu_utilization", 1.0) < measured.get("data_bound_below", BUSY):
         return "data-bound"
-    if measured.get("out_of_memory") or measured.get("memory_used", 0.0) > 0.9:
+    if measured.get("out_of_memory") or measured.get("memory_used", 0.0) > measured.get("memory_bound_above", FULL):
         return "memory-bound"
     return "compute-bound"
 
@@ -58,10 +66,15 @@ def describe_sizes(sizes: Sizes) -> list[dict[str, Any]]:
 def flowchart(measured: Mapping[str, Any], folders: tuple[str, ...]) -> Answer:
     """The bottleneck from utilisation alone, labelled as simplified."""
     verdict = classify_bottleneck(measured)
+    notes: Assumptions = []
+    for name, default in (("data_bound_below", BUSY), ("memory_bound_above", FULL)):
+        if name not in measured:
+            assume(notes, name, f"{default:.0%}", "default")
     return Answer(
         "Flowchart of utilisation (simplified)",
         [verdict, FIXES[verdict]],
         values={"verdict": verdict},
+        assumptions=notes,
         warnings=["a busy accelerator may still wait for memory or network, as any kernel counts as busy: give MODEL for the full answer"],
         folders=folders,
     )

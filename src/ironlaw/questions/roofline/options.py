@@ -9,7 +9,7 @@ from typing import Any
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, one_of, positive, switch, text, whole
+from ironlaw.question.options import TOKENS_PER_SECOND, Option, duration, one_of, positive, switch, text, whole
 from ironlaw.question.readers import list_of
 from ironlaw.question.words import length
 from ironlaw.questions.data.options import OPTIONS as DATA
@@ -113,6 +113,7 @@ OPTIONS: dict[str, Option] = {
     "bandwidth": Option(positive("B/s"), "HBM bandwidth (default: the catalogue's)", "RATE"),
     "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near", "TIME"),
     "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
+    "tokens_per_second": TOKENS_PER_SECOND.replace(help=f"with a MODEL: {TOKENS_PER_SECOND.help}"),
     "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
     "tolerance": Option(positive("1"), "largest relative difference of two numbers that count as equal (default: 5%)", "X"),
     "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
@@ -152,7 +153,9 @@ MEASURED = frozenset({"measured", "baseline", "tolerance"})
 LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
-    "model": _question("model_step", "on", "optimizer", "batch", "samples_per_second", "plot", MEASURED, frozenset(STEP)),
+    "model": _question(
+        "model_step", "on", "optimizer", "batch", "samples_per_second", "tokens_per_second", "plot", MEASURED, frozenset(STEP)
+    ),
     "gemm": _question("operator_roofs", ONE_OPERATOR, "beta", "tile"),
     "attention": _question("operator_roofs", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
     "norm": _question("operator_roofs", ONE_OPERATOR, "passes"),
@@ -174,7 +177,7 @@ GROUPS = {  # headings of the help
     "Operands": ("dtype", "beta", "causal", "lengths", "kv_heads", "on_chip", "passes", "batch", "tile"),
     "Collective": ("collective", "size", "ranks", "count"),
     "Measurement": (
-        "measured", "samples_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
+        "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
     ),
     "Tiers of memory": ("tiers", *STORAGE),
     "Device": ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),

@@ -206,13 +206,14 @@ def judge(device: Device, point: RooflinePoint, measured: float) -> Verdict:
     return Verdict("overhead", f"far from every roof ({shares[name]:.0%} of {name}, the nearest): {OVERHEAD}")
 
 
-def measured_step(values: Mapping[str, Any], batch: float) -> float | None:
-    """The measured time of a step of ``batch`` samples: given, or from samples per second."""
-    if "samples_per_second" not in values:
-        return values.get("measured")
-    if "measured" in values:
-        raise QuestionError("give --measured or --samples-per-second, not both")
-    return batch / float(values["samples_per_second"])
+def measured_step(values: Mapping[str, Any], batch: float, tokens: float = math.nan) -> float | None:
+    """The measured time of a step of ``batch`` samples or ``tokens``: given, or from samples or tokens per second."""
+    given = [name for name in ("measured", "samples_per_second", "tokens_per_second") if name in values]
+    if len(given) > 1:
+        raise QuestionError(f"give one of {' and '.join('--' + name.replace('_', '-') for name in given)}: both are the time of a step")
+    if "samples_per_second" in values:
+        return batch / float(values["samples_per_second"])
+    return tokens / float(values["tokens_per_second"]) if "tokens_per_second" in values else values.get("measured")
 
 
 def compare_with_baseline(values: Mapping[str, Any]) -> tuple[list[str], bool]:

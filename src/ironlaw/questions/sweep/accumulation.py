@@ -147,7 +147,7 @@ def _accumulated_row(
         **start, "memory": memory["device"], "at_once": _memory_at_once(asked, held, k, scalar(batch), folders), "fits": memory["fits"],
         "micro": micro, "once": step - k * micro, "step": step, "simple": scalar(simple), "saved": scalar(saved),
         "tokens_per_second": data["throughput"]["tokens_per_second"], "mfu": data["throughput"]["mfu"],
-        "steps": float(law.steps(run["tokens"], start["batch"])), "seconds": run["days"] * 86400.0, "usd": run["usd"],
+        "steps": float(law.steps(run["tokens"], start["batch"], law.UP)), "seconds": run["days"] * 86400.0, "usd": run["usd"],
         "why_not": "" if memory["fits"] else "does not fit",
     }, [batch, whole, simple, saved]  # fmt: skip
 
