@@ -12,6 +12,7 @@ from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 from ironlaw.measure.diagnose import diagnose
 from ironlaw.measure.logs import read_log
+from ironlaw.measure.logs.rates import device_of
 from ironlaw.measure.logs.reading import log_reading
 
 MIXTRAL = paths.DATA / "measured" / "megatron_mixtral_16xh100.log"
@@ -139,7 +140,10 @@ ARGUMENTS = {
     "tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 4, "virtual_pipeline_model_parallel_size": 5, "seq_length": 8192,
     "micro_batch_size": 1, "bf16": True, "sequence_parallel": True, "use_distributed_optimizer": True,
 }  # fmt: skip
-LINE = " iteration {i:8d}/ 1000 | elapsed time per iteration (ms): {ms:.1f} | throughput per GPU (TFLOP/s/GPU): 306.6 | global batch size: 256 |"
+LINE = (
+    " iteration {i:8d}/ 1000 | elapsed time per iteration (ms): {ms:.1f} | throughput per GPU (TFLOP/s/GPU): 306.6 |"
+    " global batch size: 256 |"
+)
 
 
 def test_a_megatron_log_at_31_percent_mfu_has_ranked_suspects(tmp_path, capsys):
@@ -158,3 +162,12 @@ def test_a_megatron_log_at_31_percent_mfu_has_ranked_suspects(tmp_path, capsys):
     command = next(line for line in page.splitlines() if line.startswith("every operator"))
     for option in ("--tp 4", "--sp on", "--pp 4", "--vpp 5", "--cp 1", "--zero 1", "--seq-len 8192", "--global-batch-size 256"):
         assert option in command
+
+
+def test_a_device_is_told_by_its_memory():
+    """torchtitan prints "NVIDIA H100 with 94.99GiB memory": of the H100 parts of the catalogue one has that much."""
+    log = read_log(paths.DATA / "measured" / "torchtitan_llama3_8b_h100.log")
+    device, source = device_of(log, None, ())
+    assert device is not None and device.name == "h100-sxm-96gb-500w" and "94.99 GiB" in source
+    log.claims["memory_capacity"] = 60 * 2.0**30  # no part has it
+    assert device_of(log, None, ())[0] is None
