@@ -29,6 +29,7 @@ WORKERS = (
     Column("workers", "workers", "1"), Column("process", "prepare", "s"), Column("fed", "time with a batch", "%"),
     Column("batches", "batches in memory", "1"), Column("memory", "host memory of a node", "B"),
 )  # fmt: skip
+WORTH_SAYING = 1.001  # times the overlapped step: what a serial one takes at least to be compared with it
 ENOUGH = 0.999  # accelerators count as fed from this share of the time with a batch
 
 
@@ -187,7 +188,7 @@ def _say_storage(values: Mapping[str, Any], pipeline: InputPipeline) -> list[str
 def _say_orders(rows: list[dict[str, Any]]) -> list[str]:
     """What overlap gains over serial stages, as less time and as more speed."""
     beside, after = (row["seconds"] for row in rows)
-    if after <= beside:
+    if after < beside * WORTH_SAYING:
         return []
     return [
         f"overlapped stages take {1.0 - beside / after:.1%} less time than serial ones ({units.show(after, 's', 4)} to"

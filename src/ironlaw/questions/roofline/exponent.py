@@ -50,7 +50,8 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     linear = (1.0 - values["tolerance"], 1.0 + values["tolerance"]) if "tolerance" in values else LINEAR
     half = _half_interval(x, y)
     value, terms, extra = scalar(exponent), [exponent, ends, growth, fixed], {}
-    possible, interval = CLASSES, "two sizes, once each, give no interval: the exponent alone is no verdict"
+    possible: tuple[str, ...] = CLASSES
+    interval = "two sizes, once each, give no interval: the exponent alone is no verdict"
     if half is not None:
         low, high = value - scalar(half), value + scalar(half)
         possible = tuple(name for name in CLASSES if _overlaps(name, low, high, linear))

@@ -155,9 +155,10 @@ def _describe_operator(device: Device, point: RooflinePoint, tile: tuple[float, 
         terms.append(point.expected)
     waves = roofs.count_waves(device, operator, tile)
     if waves is not None:
+        count = scalar(waves[0])
         lines.append(
-            f"{waves[0].inputs['tiles']:.0f} tiles of {tile[0]:.0f} x {tile[1]:.0f} in {scalar(waves[0]):.0f} waves over "
-            f"{plain(device.multiprocessors):.0f} multiprocessors: {scalar(waves[1]):.1%} busy"
+            f"{waves[0].inputs['tiles']:.0f} tiles of {tile[0]:.0f} x {tile[1]:.0f} in {count:.0f} {'wave' if count == 1.0 else 'waves'}"
+            f" over {plain(device.multiprocessors):.0f} multiprocessors: {scalar(waves[1]):.1%} busy"
         )
         terms += waves
     if operator.measured is not None:

@@ -49,12 +49,16 @@ def _merge(points: Iterable[SizedTimes]) -> tuple[SizedTimes, ...]:
         if known is None:
             by_size[point.size] = point
             continue
-        highest = {
-            name: max((x for x in (getattr(known, name), getattr(point, name)) if x is not None), default=None)
-            for name in ("p99", "allocated", "reserved")
-        }
-        by_size[point.size] = replace(known, times=known.times + point.times, **highest)
+        by_size[point.size] = replace(
+            known, times=known.times + point.times, p99=_highest(known.p99, point.p99),
+            allocated=_highest(known.allocated, point.allocated), reserved=_highest(known.reserved, point.reserved),
+        )  # fmt: skip
     return tuple(by_size[size] for size in sorted(by_size))
+
+
+def _highest(*values: float | None) -> float | None:
+    """The highest of the values that are known."""
+    return max((value for value in values if value is not None), default=None)
 
 
 def _read_item(item: Any, flag: str) -> SizedTimes:

@@ -46,7 +46,7 @@ class Tier:
     @property
     def rate(self) -> float:
         """The share of one accelerator [B/s]."""
-        return plain(self.bandwidth) / self.shared
+        return float(plain(self.bandwidth)) / self.shared
 
 
 def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
