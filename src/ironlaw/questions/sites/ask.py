@@ -104,7 +104,8 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
         tables=tables,
         terms=[
             *network.terms, time.tensor, time.exchange, time.exposed, time.share, time.steps, time.waiting, time.seconds, time.sent, worth,
-            accounts.usd, idle, accounts.power, accounts.energy, accounts.carbon, *(outer.terms if outer else []),
+            accounts.usd, *accounts.electricity_in_price, idle, accounts.power, accounts.energy, accounts.carbon,
+            *(outer.terms if outer else []),
         ],
         values={"mfu": steps.slowest.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
         assumptions=notes,
