@@ -153,7 +153,10 @@ def parse_whole(value: Any, what: str = "count", least: int = 1) -> float:
     """
     if isinstance(value, bool):
         raise ValueRangeError(f"{what} is {value}, must be a number")
-    number = parse_count(value, what)
+    try:
+        number = parse_count(value, what)
+    except UnitError:
+        raise UnitError(f"{what} is {shorten(value)!r}, must be a whole number (examples: 512, 4k, 128Ki, 1.5e12)") from None
     if not least <= number <= LARGEST or number != int(number):
         raise ValueRangeError(f"{what} is {shorten(value)}, must be a whole number from {least} to {LARGEST:g}")
     return number
@@ -180,8 +183,8 @@ def parse_switch(value: Any, what: str = "switch") -> bool:
 
 
 _SCALES = {
+    "decimal B": [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
     "B": [(1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B")],
-    "byte": [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],  # of traffic, which is billed in these
     "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
     "FLOP": [(1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1.0, "FLOP")],
     "FLOP/s": [(1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
@@ -207,6 +210,8 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     """
     if math.isnan(value):
         return "nan"
+    if value == 0.0 and unit == "s":
+        return "0 s"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
         if abs(value) >= threshold * 0.9995:
             size = _NAMED_SIZE.get(name, threshold) if unit == "s" else threshold  # accelerator hours are already in hours

@@ -30,6 +30,10 @@ class Accelerator(Record):
     pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
     c2c_bandwidth: Sourced | None = quantity("B/s", required=False)  # coherent link to host memory, faster than PCIe
     sm_count: Sourced | None = quantity("1", required=False)
+    shared_memory_capacity: Sourced | None = quantity("B", required=False)  # of all multiprocessors
+    shared_memory_bandwidth: Sourced | None = quantity("B/s", required=False)
+    l2_capacity: Sourced | None = quantity("B", required=False)
+    l2_bandwidth: Sourced | None = quantity("B/s", required=False)
     memory_bus_width: Sourced | None = quantity("1", required=False)
     memory_data_rate: Sourced | None = quantity("B/s", required=False)
     peak_sparse: dict[str, Sourced] = quantities("FLOP/s")
@@ -63,12 +67,15 @@ class Node(Record):
 
 
 class Fabric(Record):
-    """The network between nodes: line rate of one NIC, one direction, and latency."""
+    """The network between nodes: line rate of one NIC, one direction, and latency; its switches, where it is a fat tree."""
 
     kind: str  # infiniband | roce | efa | ethernet
     nic_bandwidth: Sourced = quantity("B/s")
     latency: Sourced = quantity("s")
     calibration: str = "fabric"
+    switch_radix: Sourced | None = quantity("1", required=False)  # ports of a switch at the NIC's rate; absent: no fat tree, or not known
+    switch_power: Sourced | None = quantity("W", required=False)  # of one switch at most, with its transceivers
+    rail_optimised: bool = False  # NICs of one position in all nodes share leaf switches
 
 
 class Price(Schema):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from ironlaw.cli.cite import cite_flag
 from ironlaw.errors import QuestionError
 from ironlaw.question.options import Option
 from ironlaw.question.synonyms import is_synonym, stands_alone
@@ -30,8 +31,8 @@ def explain_flag() -> click.Option:
     return click.Option(["--explain"], is_flag=False, flag_value="all", metavar="[TERM]", help=told)
 
 
-def form_flags() -> list[click.Parameter]:
-    """The flags that choose the form of an answer, the same in every verb."""
+def form_flags(cite: bool = False) -> list[click.Parameter]:
+    """The flags that choose the form of an answer, the same in every verb; ``cite``: with that of its sources."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON"),
         click.Option(
@@ -40,6 +41,7 @@ def form_flags() -> list[click.Parameter]:
             help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
         click.Option(["--short"], is_flag=True, help="print only the first lines of the page"),
+        *([cite_flag()] if cite else []),
     ]
 
 

@@ -24,6 +24,8 @@ VERBS = {  # module in the package, and summary
     "lessons": ("questions.lessons.options", "Try every optimisation on a plan: the gain of each, and which to combine."),
     "money": ("questions.money.options", "Price a run on rented, reserved or owned machines, with its energy and carbon."),
     "goodput": ("questions.goodput.options", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),
+    "elastic": ("questions.elastic.options", "Run on one node, one rack or a third less: plans, batch, spare nodes, spot machines."),
+    "fleet": ("questions.fleet.options", "Share a reservation among several runs: order, accelerators, idle time, deadlines, power."),
     "data": ("questions.data.options", "Check whether storage, loader workers and transfers keep up with the step."),
     "sites": ("questions.sites.options", "Train across data centres: which sites to take, data exchange, waiting, cost, power and carbon."),
     "scaling": ("questions.scaling.options", "Find the parameters and tokens of least loss for a compute budget, and the batch."),

@@ -19,7 +19,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory import moments
-from ironlaw.estimate.memory.activations import hidden_state, layer_activations, trained_layers
+from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
@@ -192,7 +192,7 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
     held = model_states(job, cluster, plan, stage)
     saved = saved_activations(job, plan, s, stage, layers.saved)
     losing = [logits(job, plan, s, stage), *deferred_logits(job, plan, s, stage)]
-    running = moments.running_layer(plan, stage, layers.saved, layers.gradients)
+    running = moments.running_layer(job, plan, stage, layers.saved, layers.gradients)
     beside = [*attention_buffers(job, plan, s), *moments.hooked_gradients(job, plan, s, stage)]
     updated = moments.update_copies(job, plan, stage)
     gradients = fold([part for part in held if part.key in GRADIENTS])
@@ -212,10 +212,10 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
 
 
 def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
-    """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers."""
+    """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers or segments."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     on_device = share_on_device(job, plan, stage)
-    boundary = hidden_state("checkpoints", job, plan, s, trained_layers(job, stage) * in_flight * plan.recompute_layers * on_device)
+    boundary = hidden_state("checkpoints", job, plan, s, checkpoints_of(job, plan, stage) * in_flight * on_device)
     return [
         *(
             total(

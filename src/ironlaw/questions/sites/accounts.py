@@ -18,7 +18,7 @@ SITES = (
 )  # fmt: skip
 COSTS = (
     Column("site", "site"), Column("price", "USD/h", "1"), Column("rent", "rent", "USD"), Column("electricity_price", "USD/kWh", "1"),
-    Column("electricity", "electricity", "USD"), Column("sent", "sent", "byte"), Column("traffic", "traffic", "USD"),
+    Column("electricity", "electricity", "USD"), Column("sent", "sent", "decimal B"), Column("traffic", "traffic", "USD"),
     Column("usd", "total", "USD"),
 )  # fmt: skip
 

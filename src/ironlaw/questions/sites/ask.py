@@ -14,6 +14,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.law import cost, wide_area
+from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Table, need, read
 from ironlaw.questions.sites.accounts import Accounts, count_accounts, tabulate_costs, tabulate_power
@@ -72,9 +73,11 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
     wan = bind_wan(values, places, folders, notes)
     network = wan.join(places)
     sites = bind_sites(values, places, steps, folders, notes)
-    time = time_run(values["tokens"], steps.batch, exchange, network, steps.parameters, steps.slowest.compute)
+    rounding = values.get("rounding", defaults.ROUNDING)
+    assume(notes, "rounding of steps", rounding, "given" if "rounding" in values else "default")
+    time = time_run(values["tokens"], steps.batch, exchange, network, steps.parameters, steps.slowest.compute, rounding)
     accounts = count_accounts(sites, scalar(time.seconds), scalar(time.sent), time.exchanges)
-    question = Question(values["tokens"], steps.batch, steps.parameters, exchange, wan, values.get("deadline"))
+    question = Question(values["tokens"], steps.batch, steps.parameters, exchange, wan, values.get("deadline"), rounding)
     choices = compare_choices(question, sites)
     hours = _bind_hours(values, sites, steps, time, folders, notes)
     rents = [(site.step.gpus, site.price.value) for site in sites]

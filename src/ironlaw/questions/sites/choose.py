@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from ironlaw import units
+from ironlaw.question import defaults
 from ironlaw.questions.answer import Column, Table, filled_columns
 from ironlaw.questions.sites.accounts import count_accounts
 from ironlaw.questions.sites.bind import Site
@@ -36,6 +37,7 @@ class Question:
     exchange: Exchange
     wan: Wan
     deadline: float | None  # [s]
+    rounding: str = defaults.ROUNDING  # of steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +113,7 @@ def _make_row(question: Question, subset: tuple[Site, ...]) -> dict[str, Any]:
     own = {site.name: site.step.seconds * larger for site in subset}
     network = question.wan.join([site.place for site in subset])
     compute = Term("compute", max(own.values()), "s")
-    time = time_run(question.tokens, question.batch, question.exchange, network, question.parameters, compute)
+    time = time_run(question.tokens, question.batch, question.exchange, network, question.parameters, compute, question.rounding)
     seconds = scalar(time.seconds)
     accounts = count_accounts(subset, seconds, scalar(time.sent), time.exchanges)
     slow, fast = max(own, key=lambda name: own[name]), min(own, key=lambda name: own[name])

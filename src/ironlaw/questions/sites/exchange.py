@@ -25,7 +25,7 @@ LINKS = (
 )  # fmt: skip
 EXCHANGES = (
     Column("exchange", "exchange"), Column("gradients", "format"), Column("every", "every, steps", "1"), Column("fragments", "pieces", "1"),
-    Column("beside", "overlap, steps", "1"), Column("sent", "sent, each site", "byte"), Column("time", "one exchange", "s"),
+    Column("beside", "overlap, steps", "1"), Column("sent", "sent, each site", "decimal B"), Column("time", "one exchange", "s"),
     Column("exposed", "waiting per step", "s"), Column("share", "waiting", "%"), Column("waiting", "waiting, run", "s"),
     Column("seconds", "run", "s"), Column("usd", "USD", "USD"), Column("idle", "USD for waiting", "USD"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, one_of, positive, share, text, whole
+from ironlaw.question.options import ROUNDING, Option, at_least_one, one_of, positive, share, text, whole
 from ironlaw.question.readers import days, for_each
 from ironlaw.question.words import tokens
 
@@ -157,6 +157,7 @@ OPTIONS: dict[str, Option] = {
     "global_batch_tokens": ESTIMATE["global_batch_tokens"],
     "seq_len": ESTIMATE["seq_len"],
     "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
+    "rounding": ROUNDING,
     "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N"),
     "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
     **{name: ESTIMATE[name] for name in PLAN},
@@ -166,7 +167,7 @@ GROUPS = {  # headings of the help
     "Prices and carbon of each site": ("price", "electricity_price", "pue", "grid"),
     "Network between the sites": ("wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "route_factor"),
     "Exchange": ("exchange", "gradients", "every", "fragments", "beside", "outer_state"),
-    "Run": ("tokens", "deadline", "global_batch_size", "global_batch_tokens", "seq_len"),
+    "Run": ("tokens", "rounding", "deadline", "global_batch_size", "global_batch_tokens", "seq_len"),
     "Hours of the day": ("hours", "carbon_profile", "restart_time"),
     "Simplified": ("mfu", "parameters", "model_of"),
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from ironlaw.errors import UnsupportedError
 from ironlaw.law import run, wide_area
+from ironlaw.question import defaults
 from ironlaw.questions.answer import Column, Table, filled_columns
 from ironlaw.questions.sites.exchange import Exchange, Network
 from ironlaw.questions.sites.site_step import SiteSteps
@@ -41,8 +42,10 @@ class RunTime:
         return scalar(self.steps) / scalar(self.seconds)
 
 
-def time_run(tokens: float, batch: float, exchange: Exchange, network: Network, parameters: float, compute: Term) -> RunTime:
-    """Time of a run whose steps take ``compute``; a single site exchanges nothing."""
+def time_run(
+    tokens: float, batch: float, exchange: Exchange, network: Network, parameters: float, compute: Term, rounding: str = defaults.ROUNDING
+) -> RunTime:
+    """Time of a run whose steps take ``compute``, with ``rounding`` of their number; a single site exchanges nothing."""
     step = scalar(compute)
     if not step > 0.0:
         raise UnsupportedError("this plan has no estimate of a step: ironlaw estimate says why; or give --mfu")
@@ -54,7 +57,7 @@ def time_run(tokens: float, batch: float, exchange: Exchange, network: Network, 
         inner_steps=exchange.every, fragments=exchange.fragments,
     )  # fmt: skip
     share = leaf("communication share", wide_area.communication_share, "1", communication=scalar(exposed), compute=step)
-    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=batch)
+    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=batch, rounding=run.ROUNDINGS[rounding])
     computing = total("computing", [compute], times=scalar(steps))
     waiting = total("waiting", [exposed], times=scalar(steps))
     sent = network.sent(exchange.way, 0.0 if alone else scalar(tensor))

@@ -25,6 +25,7 @@ from ironlaw.question.words import PerParameter
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.sites.ask import ask as ask_sites
 from ironlaw.questions.sites.options import OPTIONS as SITES
+from ironlaw.questions.sweep.accumulation import sweep_accumulation
 from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, OPTIONS, PASSED, SIMPLIFIED
 from ironlaw.questions.textbook.sweep import sweep_by_hand
 from ironlaw.terms import scalar
@@ -40,7 +41,8 @@ ROWS = (
 )  # fmt: skip
 EXCHANGES = (
     Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
-    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"), Column("gradients", "gradients", "byte"),
+    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"),
+    Column("gradients", "gradients", "decimal B"),
     Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"), Column("waiting", "waits, run", "s"),
     Column("share", "waiting", "%"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
     Column("idle", "USD for waiting", "USD"), Column("why_not", ""),
@@ -49,6 +51,12 @@ RESULTS = {  # by key of the row, the name in the answer of sites
     "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
     "gradients": "gradients", "idle": "cost of waiting", "waiting": "waiting",
 }  # fmt: skip
+NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with the reason
+    "global_batch_size": "the batch is k micro-batches of every rank",
+    "global_batch_tokens": "the batch is k micro-batches of every rank",
+    "sites": "it has no table of the exchange",
+    "rounding": "its steps are rounded up",
+}
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
 
@@ -56,6 +64,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     values = read(options, OPTIONS, "sweep")
     _refuse(values)
+    if "accumulate" in values and "mfu" not in values:
+        return sweep_accumulation(values, folders)
     answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
     if "sites" not in values:
         return answer
@@ -85,10 +95,13 @@ def _refuse(values: dict[str, Any]) -> None:
     if unused := [name for name in SIMPLIFIED if name in values]:
         raise QuestionError(f"--{unused[0].replace('_', '-')} belongs to the simplified table: give --mfu too, or --gpus for estimates")
     need(values, "gpus")
+    if "accumulate" in values and (clash := [name for name in NOT_ACCUMULATED if name in values]):
+        raise QuestionError(f"--{clash[0].replace('_', '-')} does not go with --accumulate by estimate: {NOT_ACCUMULATED[clash[0]]}")
 
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Every row by an estimate with the plan it chooses."""
+    rounding = values.get("rounding", defaults.ROUNDING)
     batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
     lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
@@ -96,6 +109,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         _estimate_row(
             {**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}) | ({batches: batch} if batch else {}),
             run,
+            rounding,
             folders,
         )
         for model, run, seq_len, batch, gpus in itertools.product(*lists)
@@ -105,6 +119,8 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     for taken in dict.fromkeys(batch_taken(batch, row["seq_len"]) for row in rows for batch in values.get("global_batch_tokens", ())):
         if taken:
             assume(assumptions, "--global-batch-tokens", taken, "default")
+    if "rounding" not in values:
+        assume(assumptions, "rounding of steps", rounding, "default")
     warnings = [line for _, estimate in estimates if estimate for line in estimate.groups[0].warnings]
     fitting = [(row, estimate) for row, estimate in estimates if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []
@@ -127,8 +143,10 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 
 
-def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], Estimate | None]:
-    """One row and its estimate; a row without a plan says why."""
+def _estimate_row(
+    asked: dict[str, Any], run: float | PerParameter, rounding: str, folders: tuple[str, ...]
+) -> tuple[dict[str, Any], Estimate | None]:
+    """One row and its estimate; a row without a plan says why. ``rounding`` of its steps."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
     tokens = count_tokens(run, float(total_parameters(model)))
@@ -155,6 +173,8 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
         return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
     tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
+    steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
+    part = steps / whole  # of the run that the estimate counts, whose last step is whole
     return {
         **start,
         "batch": tokens_per_step,
@@ -165,10 +185,10 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
         "step": data["step"]["seconds"],
         "tokens_per_second": data["throughput"]["tokens_per_second"],
         "mfu": data["throughput"]["mfu"],
-        "steps": float(law.steps(run_data["tokens"], tokens_per_step)),
-        "seconds": run_data["days"] * 86400.0,
-        "usd": run_data["usd"],
-        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6,
+        "steps": steps,
+        "seconds": run_data["days"] * 86400.0 * part,
+        "usd": None if run_data["usd"] is None else run_data["usd"] * part,
+        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part,
         "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
     }, estimate
 

@@ -15,7 +15,8 @@ from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.run import power_of
 from ironlaw.law import activations, cost, energy, flops, run, states
-from ironlaw.question.assumptions import Assumptions
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.solve.workload import Workload
 from ironlaw.questions.sweep.options import PASSED
@@ -71,6 +72,8 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         Table("rows", f"Runs on {values['on']} at {values['mfu']:.0%} of the peak (simplified)", filled_columns(ROWS, rows), rows),
         Table("accumulated", title, ACCUMULATED, accumulated),
     ]
+    if "rounding" not in values:
+        assume(assumptions, "rounding of steps and accelerators", defaults.ROUNDING, "default")
     last = list({term.name: term for term in terms}.values())
     title = f"A sweep of {len(rows)} runs on {values['on']} (simplified)"
     return Answer(title, headline, tables, last, assumptions=assumptions, warnings=warnings, folders=folders)
@@ -94,14 +97,17 @@ def _make_rows(values: dict[str, Any], workload: Workload, folders: tuple[str, .
     pue = bind_pue(values.get("pue"), cluster, workload.assumptions)
     peak, per_token = plain(workload.peak), float(workload.flop.value)
     name = workload.model.name if "model" in values else workload.title
+    rounding = run.ROUNDINGS[values.get("rounding", defaults.ROUNDING)]
     for asked, batch, gpus in itertools.product(values["tokens"], values["global_batch_tokens"], values.get("gpus", (None,))):
         tokens = count_tokens(asked, workload.parameters)
         if batch > tokens:
             raise ValueRangeError(f"--global-batch-tokens {batch:g} is more than the {tokens:g} tokens of the run")
         operations = per_token * batch
-        count = gpus or float(run.gpus_needed(operations, values["step_time"], peak, values["mfu"]))
+        count = gpus or float(run.gpus_needed(operations, values["step_time"], peak, values["mfu"], rounding))
+        if count < 1.0:
+            raise ValueRangeError(f"--rounding down leaves no accelerator for a batch of {batch:,.0f} tokens: give --rounding up")
         step = float(run.iron_law(operations, peak * count, values["mfu"]))
-        steps = float(run.steps(tokens, batch))
+        steps = float(run.steps(tokens, batch, rounding))
         rent = leaf(f"rent of {name}", cost.rental, "USD", gpus=count, seconds=steps * step, price=workload.price)
         power = float(power_of(cluster, count, pue).value)
         yield {

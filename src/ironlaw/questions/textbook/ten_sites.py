@@ -7,7 +7,6 @@ DiLoCo sends fp8 under the name of bf16 (E004-5). The corrected table has none o
 
 from __future__ import annotations
 
-import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,9 +66,9 @@ class Study:
     def training(self, batch: float, tokens: float) -> Training:
         """Accelerators for a step of about a second, rounded down; the step; the steps, rounded down."""
         operations = flops.training(self.parameters, batch)
-        gpus = math.floor(run.iron_law(operations, self.peak, self.mfu))
+        gpus = float(run.gpus_needed(operations, 1.0, self.peak, self.mfu, run.DOWN))
         step = float(run.iron_law(operations, gpus * self.peak, self.mfu))
-        return Training(batch, float(gpus), step, float(tokens // batch))
+        return Training(batch, gpus, step, float(run.steps(tokens, batch, run.DOWN)))
 
     def gradient_bytes(self, dtype: str) -> Any:
         """Bytes of all gradients in a type."""
