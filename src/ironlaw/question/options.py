@@ -77,6 +77,13 @@ def one_name(value: Any, flag: str) -> str:
     return name
 
 
+def one_count(value: Any, flag: str) -> float:
+    """Read one count of accelerators; several are compared by other verbs."""
+    if isinstance(value, str) and ("," in value or ".." in value):
+        raise QuestionError(f"{flag} is {units.shorten(value)}: one number is asked for here; estimate, plan and sweep take several")
+    return whole(value, flag)
+
+
 def price(value: Any, flag: str) -> Any:
     """Read a price: USD per accelerator hour, or provider/term."""
     if isinstance(value, bool):
@@ -192,7 +199,7 @@ OPTIONS: dict[str, Option] = {
     # --- the hardware
     "model": Option(model, "model: a catalogue name, a config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
     "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR"),
-    "gpus": Option(whole, "total accelerators", column=True),
+    "gpus": Option(one_count, "total accelerators", column=True),
     "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
     "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
     "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
