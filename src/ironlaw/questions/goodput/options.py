@@ -10,7 +10,6 @@ from ironlaw.question.options import Option, at_least_one, duration
 from ironlaw.question.readers import counts
 from ironlaw.question.words import tokens
 
-
 MOST_SIZES = 50
 
 
