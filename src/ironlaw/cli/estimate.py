@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw import files
+from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
@@ -39,7 +40,7 @@ Examples:
 
 
 @click.command("estimate", cls=GroupedCommand, own="Input", epilog=_EXAMPLES)
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete_records("models", files=True))
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
 @click.option("--plan", "held", metavar="FILE", help="hold the plan of an answer (--json) and change only the options given")
 def command(

@@ -33,6 +33,7 @@ VERBS = {  # module in the package, and summary
     "validate": ("cli.validate", "Measure the error of estimates on published runs, or on your own."),
     "runs": ("cli.runs", "Store measured runs: list, show, compare, gate."),
     "catalog": ("cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
+    "completion": ("cli.completion", "Print the script that completes verbs, options and names in bash, zsh or fish."),
 }
 
 

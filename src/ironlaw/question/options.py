@@ -50,6 +50,9 @@ def model(value: Any, flag: str) -> Any:
     return text(value, flag)
 
 
+CHOICES: dict[Callable[[Any, str], Any], tuple[str, ...]] = {}  # of readers of one name, for the completion of a shell
+
+
 def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
     """Make a reader of one name of ``choices``."""
 
@@ -60,6 +63,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
             raise UnknownNameError(flag, str(value), choices)
         return name
 
+    CHOICES[read] = choices
     return read
 
 
