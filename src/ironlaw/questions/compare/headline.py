@@ -145,7 +145,7 @@ def _say_short(candidate: Candidate, goal: str) -> str:
         ),
         "time": lambda: f"{run.days_with_failures:.4g} days" if run else f"{trained.tokens_per_second:,.0f} tokens/s",
         "energy": lambda: (
-f"{run.mwh_with_failures:,.4g} MWh"
+            f"{run.mwh_with_failures:,.4g} MWh"
             if run and run.mwh_with_failures
             else f"{trained.power / trained.tokens_per_second:.4g} J a token"
         ),
