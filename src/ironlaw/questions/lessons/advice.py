@@ -59,7 +59,7 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         values={"bound": bound_of(tried), "dam": CLASSES[bound_of(tried)], "plan": row["plan"], "base": _base_row(tried.base)},
         assumptions=[*row["assumptions"], *(item for item in notes if item["name"] not in known)],
         warnings=row["warnings"],
-        feasible=tried.base.fits or bool(combined.unchanged or combined.changed) or any(trial.fits for trial in tried.trials),
+        feasible=tried.base.fits or bool(combined.unchanged) or any(trial.fits and not trial.trains for trial in tried.trials),
         folders=folders,
     )
 
