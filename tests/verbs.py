@@ -12,7 +12,7 @@ from ironlaw.cli.main import VERBS, command_of
 MODULES = {verb: importlib.import_module(f"ironlaw.{module}") for verb, (module, _) in VERBS.items()}
 QUESTIONS = [verb for verb, module in MODULES.items() if hasattr(module, "EXAMPLES") and not hasattr(module, "ARGUMENTS")]
 ACTIONS = {verb: list(command.commands) for verb in VERBS if isinstance(command := command_of(verb), click.Group)}  # of runs, catalog, ...
-GENERAL = ("model", "as_json", "catalog", "explain", "how")  # options that every question has
+GENERAL = ("model", "as_json", "catalog", "explain", "how", "short", "quiet", "help_all")  # options that every question has
 
 
 def examples(verb: str) -> list[list[str]]:

@@ -215,14 +215,26 @@ def _python(body: str, names: dict[str, Any]) -> str:
 
 def cli_page() -> str:
     """The help of every verb."""
-    parts = [MADE_BY, "# Command line", "The output of `--help`, verb by verb. [Options](options.md) describes the options of a question."]
+    parts = [
+        MADE_BY,
+        "# Command line",
+        "The output of `--help-all`, verb by verb. [Options](options.md) describes the options of a question.",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         for words in verbs():
-            status, printed = run(" ".join(["ironlaw", *words, "--help"]), Path(folder))
+            asked = " ".join(["ironlaw", *words, "--help-all" if is_leaf(words) else "--help"])
+            status, printed = run(asked, Path(folder))
             if status:
-                raise BrokenError(f"ironlaw {' '.join(words)} --help: exit status {status}")
+                raise BrokenError(f"{asked}: exit status {status}")
             parts.append(f"## `{' '.join(['ironlaw', *words])}`\n\n```text\n{printed.rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def is_leaf(words: list[str]) -> bool:
+    """Whether these words ask a question; ``ironlaw`` and ``ironlaw runs`` are groups of verbs."""
+    from ironlaw.cli.main import command_of
+
+    return len(words) > 1 or bool(words and not hasattr(command_of(words[0]), "commands"))
 
 
 def verbs() -> list[list[str]]:

@@ -211,7 +211,7 @@ def test_dimensions_in_a_toml_question(ask, tmp_path):
 @pytest.mark.parametrize(
     ("text", "status", "words"),
     [
-        ('model = "llama-3-8b"\non = "h100-sxm"\ngpu = 8\n', 2, ["'gpu'", "run.toml", "gpus"]),
+        ('model = "llama-3-8b"\non = "h100-sxm"\ngpu = 8\n', 2, ["gpu in run.toml", "gpus"]),
         ('model = "llama-3-8b"\non = "h100-sxm"\ngpus = "many"\n', 2, ["gpus in run.toml", "many"]),
         ('model = "llama-3-8b"\non = \n', 3, ["run.toml", "line 2"]),
         ("gpus = 8\n[plan]\ngpus = 9\n", 2, ["gpus is given twice"]),

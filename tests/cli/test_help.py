@@ -38,7 +38,7 @@ def test_all_verbs_that_ask_a_question_are_grouped():
 
 @pytest.mark.parametrize("verb", GROUPED)
 def test_every_option_is_printed_once_under_a_heading(ask, verb):
-    shown = [flag for flags in sections_of(ask(verb, "--help")[1]).values() for flag in flags]
+    shown = [flag for flags in sections_of(ask(verb, "--help-all")[1]).values() for flag in flags]
     expected = [opt for param in command_of(verb).params if isinstance(param, click.Option) for opt in param.opts[:1]]
     assert sorted(flag for flag in shown if flag not in ("MODEL", "-h, --help")) == sorted(expected)
     assert shown[-1] == "-h, --help"
@@ -46,7 +46,7 @@ def test_every_option_is_printed_once_under_a_heading(ask, verb):
 
 @pytest.mark.parametrize("verb", ["estimate", "plan", "money", "goodput", "lessons", "data"])
 def test_the_options_of_an_estimate_are_under_the_same_headings_everywhere(ask, verb):
-    shown = sections_of(ask(verb, "--help")[1])
+    shown = sections_of(ask(verb, "--help-all")[1])
     for heading, names in GROUPS.items():
         flags = [f"--{name.replace('_', '-')}" for name in names if name != "model"]
         assert [flag for flag in shown.get(heading, []) if flag in flags] == [
@@ -55,8 +55,8 @@ def test_the_options_of_an_estimate_are_under_the_same_headings_everywhere(ask, 
 
 
 def test_headings_of_a_verb_come_before_those_of_an_estimate(ask):
-    assert list(sections_of(ask("estimate", "--help")[1]))[:4] == ["Model", "Input", "Machine", "Job"]
-    assert list(sections_of(ask("compare", "--help")[1]))[:3] == ["Model", "Compare", "Three-roof model"]
-    shown = sections_of(ask("roofline", "--help")[1])
+    assert list(sections_of(ask("estimate", "--help-all")[1]))[:4] == ["Model", "Input", "Machine", "Job"]
+    assert list(sections_of(ask("compare", "--help-all")[1]))[:3] == ["Model", "Compare", "Three-roof model"]
+    shown = sections_of(ask("roofline", "--help-all")[1])
     assert shown["Operator"][:2] == ["--gemm", "--attention"]
     assert "--optimizer" in shown["Operator"]  # an operator here, no choice of an estimate

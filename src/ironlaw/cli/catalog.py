@@ -11,7 +11,10 @@ import click
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Schema
-from ironlaw.errors import UnknownNameError
+from ironlaw.cli.help import AnswerCommand
+from ironlaw.cli.output import Form, read_form, tables_text
+from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.question.options import OPTIONS
 
 
 @click.group("catalog")
@@ -22,21 +25,94 @@ def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
     ctx.obj = load.given_folders(catalog)
 
 
-@command.command("list")
+CODES = ("sites",)  # kinds whose other names are codes that people look for, such as the regions of clouds
+LISTS = ("terms", "options")  # what else has a list: the names of explained terms, and of options
+
+
+@command.command("list", cls=AnswerCommand)
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option("--format", "how", metavar="HOW", help="table, json, csv or markdown (default: table)")
 @click.pass_obj
-def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool) -> int:
-    """Print the names of all records, or of one KIND (accelerators, models, ...)."""
-    kind = _read_kind(kind)
-    names = {k: load.names(k, folders) for k in ([kind] if kind else KINDS)}
-    if as_json:
+def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool, how: str | None) -> int:
+    """Print the names of all records, or of one KIND with what each is.
+
+    KIND is accelerators, models, frameworks and so on; `terms`, the names that --explain takes; or `options`, those of an estimate.
+    """
+    form = read_form(how, as_json)
+    if kind is not None:
+        return _list_kind(kind, folders, form)
+    names = {k: load.names(k, folders) for k in KINDS}
+    if form.name == "json":
         sys.stdout.write(json.dumps(names, indent=1) + "\n")
-        return 0
-    for name, members in names.items():
-        click.echo(f"{name} ({len(members)})")
-        click.echo(click.wrap_text(", ".join(members), 110, "  ", "  "))
+    elif form.name == "table":
+        for name, members in names.items():
+            click.echo(f"{name} ({len(members)})")
+            click.echo(click.wrap_text(", ".join(members), 110, "  ", "  "))
+    else:
+        rows = [{"kind": k, "name": name} for k, members in names.items() for name in members]
+        _print_rows("names", rows, form)
     return 0
+
+
+def _list_kind(kind: str, folders: tuple[str, ...], form: Form) -> int:
+    """Print the names of one kind, and a line about each."""
+    if kind in LISTS:
+        rows = _terms(folders) if kind == "terms" else _options()
+    else:
+        kind = _read_kind(kind) or kind
+        codes = _list_codes(kind, folders)
+        rows = [{"name": name, "is": load.record(kind, name, folders).title + codes.get(name, "")} for name in load.names(kind, folders)]
+    if form.name == "json":
+        sys.stdout.write(json.dumps({kind: [row["name"] for row in rows]}, indent=1) + "\n")
+    elif form.name == "table":
+        click.echo(f"{kind} ({len(rows)})")
+        width = max((len(row["name"]) for row in rows), default=0)
+        for row in rows:
+            click.echo(f"  {row['name']:<{width}}  {row['is']}".rstrip())
+    else:
+        _print_rows(kind, rows, form)
+    return 0
+
+
+def _list_codes(kind: str, folders: tuple[str, ...]) -> dict[str, str]:
+    """The other names of each record in brackets, for kinds whose other names are codes."""
+    by_name: dict[str, list[str]] = {}
+    for spelling, name in load.aliases(folders)[kind].items() if kind in CODES else ():
+        by_name.setdefault(name, []).append(spelling)
+    return {name: f" ({', '.join(codes)})" for name, codes in by_name.items()}
+
+
+def _print_rows(name: str, rows: list[dict[str, str]], form: Form) -> None:
+    """Print names as CSV or Markdown."""
+    from ironlaw.questions.answer import Answer
+    from ironlaw.report.tables import rows_table
+
+    sys.stdout.write(tables_text(Answer(f"Catalogue: {name}", (), [rows_table(name, name, rows)]), form) + "\n")
+
+
+def _options() -> list[dict[str, str]]:
+    """Every option of an estimate with its help."""
+    return [{"name": f"--{name.replace('_', '-')}", "is": option.help} for name, option in OPTIONS.items() if name != "model"]
+
+
+_TYPICAL = (  # questions whose answers together have the terms that an estimate can have
+    {"model": "llama-3-8b", "gpus": 64, "tp": 2, "pp": 2, "cp": 2, "zero": 1, "tokens": 1e12},
+    {"model": "deepseek-v3", "gpus": 2048, "tp": 1, "pp": 16, "ep": 64, "zero": 1, "tokens": 1e12},
+    {"model": "llama-3-8b", "gpus": 8, "tp": 1, "pp": 1, "zero": 3, "lora_rank": 16, "offload": "activations", "evaluate_every": 100},
+)
+
+
+def _terms(folders: tuple[str, ...]) -> list[dict[str, str]]:
+    """The names of the terms of typical estimates; --explain list prints those of one answer."""
+    from ironlaw.estimate.answer import answer
+    from ironlaw.question.options import read_options
+    from ironlaw.report.explanation import term_names
+
+    names: dict[str, None] = {}
+    for question in _TYPICAL:
+        names |= dict.fromkeys(term_names(answer(read_options({"on": "h100-sxm", **question}), folders)))
+    return [{"name": name, "is": ""} for name in names]
 
 
 def _read_kind(kind: str | None) -> str | None:
@@ -45,17 +121,21 @@ def _read_kind(kind: str | None) -> str | None:
         return kind
     plural = next((k for k, singular in load.SINGULAR.items() if singular == kind), None)
     if plural is None:
-        raise UnknownNameError("kind of record", kind, KINDS)
+        raise UnknownNameError("kind of record", kind, [*KINDS, *LISTS])
     return plural
 
 
-@command.command("show")
+@command.command("show", cls=AnswerCommand)
 @click.argument("name")
 @click.option("--kind", metavar="KIND", help="kind of record, where several have the name")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option("--format", "how", metavar="HOW", help="table or json (default: table)")
 @click.pass_obj
-def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -> int:
+def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool, how: str | None) -> int:
     """Print the values of the records called NAME, with their sources."""
+    form = read_form(how, as_json)
+    if form.name in ("csv", "markdown"):
+        raise QuestionError(f"--format {form.name}: a record is no table; give table or json")
     kind = _read_kind(kind)
     records = []
     for k in [kind] if kind else KINDS:
@@ -65,7 +145,7 @@ def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool) -
             continue
     if not records:
         raise UnknownNameError("record", name, [n for k in ([kind] if kind else KINDS) for n in load.names(k, folders)])
-    if as_json:
+    if form.name == "json":
         sys.stdout.write(json.dumps({k: _plain_data(record) for k, record in records}, indent=1) + "\n")
         return 0
     for k, record in records:
@@ -130,7 +210,7 @@ def _plain_data(value: Any) -> Any:
     return value
 
 
-@command.command("check")
+@command.command("check", cls=AnswerCommand)
 @click.pass_obj
 def check(folders: tuple[str, ...]) -> int:
     """Check every record: schema, a source for every number, and values that contradict each other."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from ironlaw.cli.cite import write_cited
+from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import json_text, wants_colour
-from ironlaw.question.options import OPTIONS
+from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
+from ironlaw.question.options import OPTIONS, TOKENS_PER_SECOND, Option
 
 _EXAMPLES = """
 \b
@@ -19,20 +21,14 @@ Examples:
   ironlaw diagnose rank0.json.gz --model llama-3-8b --on h100-sxm --gpus 8 --micro-batch-size 2
   ironlaw diagnose rank0.json.gz --against estimate.json   (a saved `ironlaw estimate --json`)
   ironlaw diagnose train.log --on v100-sxm-32gb
+  ironlaw diagnose train.log --model llama-3-8b --on h100-sxm --gpus 64   (ranks what could explain the time)
+  ironlaw diagnose --tokens-per-second 150k --model llama-2-7b --on h100-sxm --gpus 64
   ironlaw diagnose trace.json.gz --keep --label before     (then: ironlaw runs compare before after)
 """
 
 
-def _add_flags(command: click.Command) -> None:
-    """Add the options of an estimate of the same run."""
-    command.params.append(click.Option(["--model"], metavar="MODEL", help="the model of the run; compares the run with its estimate"))
-    for name, option in OPTIONS.items():
-        if name != "model":
-            command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
-
-
 @click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
+@click.argument("files", nargs=-1, metavar="FILE|FOLDER...")
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )
@@ -46,12 +42,11 @@ def _add_flags(command: click.Command) -> None:
     "--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace (default: us, as the format specifies)"
 )
 @click.option("--untraced-step", metavar="TIME", help="step time without a profiler; shows what the profiler cost")
+@click.option("--tokens-per-second", metavar=TOKENS_PER_SECOND.metavar, help=f"with --model: {TOKENS_PER_SECOND.help}; needs no FILE")
 @click.option("--keep", is_flag=True, help="store the diagnosis for `ironlaw runs`")
 @click.option("--label", metavar="NAME", help="with --keep: a label for the run")
 @click.option("--store", metavar="FILE", help="with --keep: the store, an SQLite file (default: as in `ironlaw runs`)")
 @click.option("--redact", is_flag=True, help="print hashes in place of paths, private names and hosts")
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
     files: tuple[str, ...],
     unlinked: str,
@@ -61,12 +56,16 @@ def command(
     kernel_names: tuple[str, ...],
     time_unit: str,
     untraced_step: str | None,
+    tokens_per_second: str | None,
     keep: bool,
     label: str | None,
     store: str | None,
     redact: bool,
     as_json: bool,
+    how: str | None,
+    short: bool,
     model: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **question: Any,
 ) -> int:
@@ -74,8 +73,11 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.errors import QuestionError
     from ironlaw.measure.diagnose import diagnose
+    from ironlaw.report.brief import brief_page
     from ironlaw.report.diagnosis import diagnosis_data, diagnosis_page
+    from ironlaw.report.tables import data_answer
 
+    form = read_form(how, as_json, short=short, cite=cite)
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store need --keep")
     folders = given_folders(catalog)
@@ -92,6 +94,7 @@ def command(
         patterns=patterns,
         kernel_names=kernel_names,
         untraced_step=untraced_step,
+        tokens_per_second=tokens_per_second,
         question=options,
         folders=folders,
     )
@@ -102,9 +105,24 @@ def command(
         from ironlaw.measure.runs.redact import redact_diagnosis
 
         data = redact_diagnosis(data)
-    text = json_text(data) if as_json else diagnosis_page(data, colour=wants_colour())
+    if form.cite:
+        write_cited(diagnosis, data if form.name == "json" else None)
+        return diagnosis.exit_status
+    if form.name == "json":
+        text = json_text(data)
+    elif form.name == "table":
+        text = diagnosis_page(data, colour=wants_colour())
+        text = brief_page(text) if short else text
+    else:
+        text = tables_text(data_answer("Diagnosis", data, _TABLES), form)
     sys.stdout.write(text + "\n")
     return diagnosis.exit_status
+
+
+_TABLES = {  # by their place in the JSON
+    "verdict.ranking": "Speed-up without each bottleneck", "findings": "Findings", "compare": "Step, measured and predicted",
+    "memory": "Memory, measured and predicted", "parallel_efficiency": "Throughput by number of GPUs", "files": "Files",
+}  # fmt: skip
 
 
 def _read_question(model: str, flags: dict[str, Any]) -> dict[str, Any]:
@@ -123,4 +141,5 @@ def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:
     click.echo(f"ironlaw: stored as {run.id}" + (f" ({label})" if label else ""), err=True)
 
 
-_add_flags(command)
+_MODEL = Option(OPTIONS["model"].read, "the model of the run; compares the run with its estimate", "MODEL")
+command.params += [*flags_of({**OPTIONS, "model": _MODEL}, without=()), *form_flags(cite=True), catalog_flag()]

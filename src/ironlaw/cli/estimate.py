@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw import files
+from ironlaw.cli.cite import write_cited
+from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import json_text, wants_colour
+from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.question.options import OPTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ironlaw.estimate.answer import Estimate
@@ -34,53 +37,54 @@ Examples:
 """
 
 
-def _add_options(command: click.Command) -> click.Command:
-    """Add one flag for every option of an estimate."""
-    for name, option in OPTIONS.items():
-        if name != "model":
-            command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help))
-    return command
-
-
 @click.command("estimate", cls=GroupedCommand, own="Input", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
 @click.option("--plan", "held", metavar="FILE", help="hold the plan of an answer (--json) and change only the options given")
-@click.option("--explain", is_flag=False, flag_value="all", metavar="[TERM]", help="formula, inputs, sources of TERM (default: every term)")
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
-    model: str | None, rows: str | None, held: str | None, explain: str | None, as_json: bool, catalog: tuple[str, ...], **flags: Any
+    model: str | None,
+    rows: str | None,
+    held: str | None,
+    explain: str | None,
+    as_json: bool,
+    how: str | None,
+    short: bool,
+    cite: bool,
+    catalog: tuple[str, ...],
+    **flags: Any,
 ) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
+    form = read_form(how, as_json, explain, short, cite)
     catalog = given_folders(catalog)
+    if cite and rows is not None:
+        raise QuestionError("--cite asks one question, --rows asks many: leave one out")
     options = {name: value for name, value in flags.items() if value is not None}
     if held is not None:
         if rows is not None:
             raise QuestionError("--plan asks one answer again, --rows asks many questions: leave one out")
-        return _show_held(held, model, options, catalog, as_json, explain)
+        return _show_held(held, model, options, catalog, form)
     if rows is not None:
         from pathlib import Path
 
-        return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, as_json)
+        return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, form)
     question, where = question_of(model, options)
     from ironlaw.estimate.answer import answer
     from ironlaw.question.options import read_options
 
     estimate = answer({**read_options(question, where), **read_options(options)}, catalog)
-    return show(estimate, as_json, explain)
+    return show(estimate, form)
 
 
-def _show_held(path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool, explain: str | None) -> int:
+def _show_held(path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], form: Form) -> int:
     """Print the plan of an answer with the options that change, beside the plan that the tool would choose."""
     from ironlaw.estimate.held import hold
     from ironlaw.question.options import read_options
 
     question, where = question_of(model, flags) if model else ({}, "")
     held = hold(path, {**read_options(question, where), **read_options(flags)}, folders)
-    return show(held.after, as_json, explain, held)
+    return show(held.after, form, held)
 
 
 def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -122,41 +126,52 @@ def read_toml(path: Path) -> dict[str, Any]:
     return options
 
 
-def show(estimate: Estimate, as_json: bool, explain: str | None, held: Held | None = None) -> int:
+def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
     from ironlaw.estimate.near_counts import nearest_counts, why_impossible
     from ironlaw.estimate.rules import broken
 
-    if estimate.rows > 1 and not as_json and explain is None:
-        from ironlaw.report.estimate import row_line
-
-        for i in range(estimate.rows):
-            click.echo(row_line(estimate, i))
-        return max(row_status(estimate, i) for i in range(estimate.rows))
     group, at = estimate.place_of(0)
-    if not as_json and broken(group.job, group.plan, group.rules, at):
+    if estimate.rows == 1 and form.name != "json" and broken(group.job, group.plan, group.rules, at):
         raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {why_impossible(estimate)}")
-    near = nearest_counts(estimate) if estimate.rows == 1 and explain is None and not estimate.fits[0] else None
-    if explain is not None:
+    near = nearest_counts(estimate) if estimate.rows == 1 and form.explain is None and not estimate.fits[0] else None
+    if form.explain is not None:
         from ironlaw.report.explanation import explain as explained
 
-        text = explained(estimate, explain)  # in JSON too: it refuses a term that the answer does not have
-    if as_json:
-        data = estimate.to_json(explain is not None)
+        text = explained(estimate, form.explain)  # in JSON too: it refuses a term that the answer does not have
+    if form.name == "json":
+        data = estimate.to_dict(form.explain is not None)
         if held:
             from ironlaw.estimate.held import held_data
 
             data["held"] = held_data(held)
         if near is not None and isinstance(data, dict):
             data["nearest_gpus"] = list(near)
-        sys.stdout.write(json_text(data) + "\n")
-    elif explain is not None:
-        sys.stdout.write(text + "\n")
-    else:
-        from ironlaw.report.estimate import page
-
-        sys.stdout.write(page(estimate, colour=wants_colour(), held=held, near=near or ()) + "\n")
+        text = json_text(data)
+    elif form.explain is None and not form.cite:
+        text = _page(estimate, form, held, near or ())
+    if form.cite:
+        write_cited(estimate, data if form.name == "json" else None)
+        return max(row_status(estimate, i) for i in range(estimate.rows))
+    sys.stdout.write(text + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
+
+
+def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[float]) -> str:
+    """The answer as a page, as its first lines, as a line for each of several rows, or as tables."""
+    if form.name != "table":
+        from ironlaw.report.tables import estimate_answer
+
+        return tables_text(estimate_answer(estimate), form)
+    from ironlaw.report.estimate import page, row_line
+
+    if estimate.rows > 1:
+        return "\n".join(row_line(estimate, i) for i in range(estimate.rows))
+    if form.short:
+        from ironlaw.report.brief import brief_estimate
+
+        return brief_estimate(estimate, colour=wants_colour())
+    return page(estimate, colour=wants_colour(), held=held, near=near)
 
 
 def row_status(estimate: Estimate, index: int) -> int:
@@ -167,14 +182,16 @@ def row_status(estimate: Estimate, index: int) -> int:
     return 0 if group.memory.fits[at] and not math.isnan(group.step.tree.value[at]) else 1
 
 
-def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as_json: bool) -> int:
-    """Answer a CSV: one line (or JSON object) per row, in order; a wrong row prints its error and does not stop the others."""
+def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], form: Form) -> int:
+    """Answer a CSV: one line (or JSON object, or row) per row, in order; a wrong row prints its error and does not stop the others."""
     from ironlaw.estimate.table import answer_rows, strange_headers
     from ironlaw.report.estimate import row_line
 
+    if form.explain is not None:
+        raise QuestionError("--explain does not go with --rows: ask about one row")
     for word in strange_headers(path, folders):
         click.echo(f"ironlaw: {word}", err=True)
-    status, separator = 0, "[\n "
+    status, separator, table = 0, "[\n ", []
     for item in answer_rows(path, flags, folders):
         if item.estimate is None:
             assert item.error is not None
@@ -183,18 +200,36 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], as
             text = f"no: {item.error}"
         else:
             status = max(status, row_status(item.estimate, item.index))
-            if as_json:
-                data = item.estimate.row(item.index)
-            text = row_line(item.estimate, item.index)
-        if as_json:  # written as they come: ten thousand rows, each with its tree, do not fit into memory
+            data = _row_data(item.estimate, item.index, form)
+            text = row_line(item.estimate, item.index) if form.name == "table" else ""
+        if form.name == "json":  # written as they come: ten thousand rows, each with its tree, do not fit into memory
             row = json_text({"id": item.label, "line": item.line, **data})
             sys.stdout.write(separator + row.replace("\n", "\n "))
             separator = ",\n "
-        else:
+        elif form.name == "table":
             click.echo(f"{item.label:<22} {text}")
-    if as_json:
+        else:
+            table.append({"id": item.label, "line": item.line, "error": data.pop("error", {}).get("message"), **data})
+    if form.name == "json":
         sys.stdout.write("\n]\n")
+    elif form.name != "table":
+        from ironlaw.questions.answer import Answer
+        from ironlaw.report.tables import rows_table
+
+        rows = rows_table("estimates", "Estimates", table)
+        sys.stdout.write(tables_text(Answer(f"Estimates of {path.name}", (), [rows]), form) + "\n")
     return status
 
 
-_add_options(command)
+def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
+    """One row as the object of the JSON, or as the row of a table."""
+    if form.name == "json":
+        return estimate.row(index)
+    if form.name == "table":
+        return {}
+    from ironlaw.report.tables import estimate_row
+
+    return estimate_row(estimate, index)
+
+
+command.params += [*flags_of(OPTIONS), explain_flag(), *form_flags(cite=True), catalog_flag()]

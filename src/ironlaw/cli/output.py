@@ -1,10 +1,57 @@
-"""What every verb decides when it prints: colour or none, and the form of JSON."""
+"""What every verb decides when it prints: the form of the answer, colour or none, the whole page or its first lines."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ironlaw.errors import QuestionError, UnknownNameError
+
+if TYPE_CHECKING:
+    from ironlaw.questions.answer import Answer
+
+FORMS = ("table", "json", "csv", "markdown")
+
+
+class Form(NamedTuple):
+    """How an answer is printed: table, json, csv or markdown; the name of the only table ("": all); the term explained; shortened."""
+
+    name: str
+    table: str
+    explain: str | None
+    short: bool
+    cite: bool = False  # print the sources
+
+
+def read_form(how: str | None, as_json: bool, explain: str | None = None, short: bool = False, cite: bool = False) -> Form:
+    """The form that the flags of ``form_flags`` and ``--explain`` ask for; an error where they contradict each other."""
+    form, _, table = (("json" if as_json else "table") if how is None else how.strip()).partition(":")
+    if form not in FORMS:
+        raise UnknownNameError("--format", form, FORMS)
+    if as_json and form != "json":
+        raise QuestionError(f"--json and --format {form} contradict each other: leave one out")
+    if short and (form != "table" or explain is not None):
+        raise QuestionError("--short prints the first lines of the page: leave out --json, --format and --explain")
+    if form in ("csv", "markdown"):
+        if explain is not None:
+            raise QuestionError(f"--explain prints text or JSON, not {form}: leave --format out")
+        if how and ":" in how and not table:
+            raise QuestionError(f"--format {how}: name a table after the colon")
+    elif table:
+        raise QuestionError(f"--format {how}: only csv and markdown take a table's name")
+    if cite and (form not in ("table", "json") or short):
+        raise QuestionError(f"--cite prints BibTeX or JSON, not {'the first lines of a page' if short else form}: leave one out")
+    if cite and explain is not None and form != "json":
+        raise QuestionError("--cite and --explain print different texts: leave one out")
+    return Form(form, table, explain, short, cite)
+
+
+def tables_text(answer: Answer, form: Form) -> str:
+    """The tables of an answer as CSV or Markdown."""
+    from ironlaw.report import answer as report
+
+    return report.answer_csv(answer, form.table) if form.name == "csv" else report.answer_markdown(answer, form.table)
 
 
 def wants_colour() -> bool:

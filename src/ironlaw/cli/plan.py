@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ironlaw.cli.cite import write_cited
+from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import json_text, wants_colour
+from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
 from ironlaw.errors import InputError, QuestionError, import_extra
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 
 if TYPE_CHECKING:
-    from ironlaw.search.answer import SearchResult
+    from ironlaw.questions.answer import Answer
+    from ironlaw.search.answer import Choice, SearchResult
     from ironlaw.search.question import Question
 
 _EXAMPLES = """
@@ -31,30 +34,21 @@ Examples:
 """
 
 
-def _add_flags(command: click.Command) -> click.Command:
-    """Add one flag for every option of a search and of an estimate."""
-    for name, option in {**OWN, **OPTIONS}.items():
-        if name != "model":
-            shown = OWN.get(name, option)
-            command.params.append(click.Option([f"--{name.replace('_', '-')}", name], metavar=shown.metavar, help=shown.help))
-    return command
-
-
 @click.command("plan", cls=GroupedCommand, own="Search", epilog=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--describe-space", is_flag=True, help="print the axes, their values and the number of meshes; search nothing")
-@click.option("--explain", is_flag=True, help="with --json: formula, inputs and sources of every term")
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV, or print it")
 @click.option("--parquet", "parquet_file", metavar="FILE", help="write the listed plans as Parquet (needs pyarrow)")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 def command(
     model: str | None,
     describe_space: bool,
-    explain: bool,
+    explain: str | None,
     as_json: bool,
+    how: str | None,
+    short: bool,
     csv_file: str | None,
     parquet_file: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **flags: Any,
 ) -> int:
@@ -66,12 +60,17 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.search.question import read_question
 
+    form = read_form(how, as_json, explain, short, cite)
+    if form.name != "table" and csv_file == "-":
+        raise QuestionError("--csv prints the list of plans: leave out --csv, or --json and --format")
     options = {name: value for name, value in flags.items() if value is not None}
     folders = given_folders(catalog)
     question = read_question(*_read_options(model, options), folders)
     if describe_space:
-        return _describe(question, folders, as_json)
-    return _search(question, folders, as_json, explain, csv_file, parquet_file)
+        if csv_file or parquet_file or explain is not None or form.name in ("csv", "markdown"):
+            raise QuestionError("--describe-space searches nothing: leave out --csv, --parquet, --format and --explain")
+        return _describe(question, folders, form.name == "json")
+    return _search(question, folders, form, csv_file, parquet_file)
 
 
 def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -85,9 +84,7 @@ def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, A
     return {**read_toml(Path(model)), **flags}, Path(model).name
 
 
-def _search(
-    question: Question, folders: tuple[str, ...], as_json: bool, explain: bool, csv_file: str | None, parquet_file: str | None
-) -> int:
+def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: str | None, parquet_file: str | None) -> int:
     """Search, then print or write the result; 1 where no plan meets the question, 2 where none is legal."""
     from ironlaw.search.answer import run
     from ironlaw.search.as_data import plan_table, search_data
@@ -100,22 +97,57 @@ def _search(
     result = run(question, folders, progress)
     if progress is not None:
         progress("")
-    data = search_data(result, explain, advice=not tables or as_json)
+    explained = _explain_best(result, result.listed()[0], form.explain) if form.explain is not None else ""
+    data = search_data(result, form.explain is not None, advice=not tables or form.name != "table")
     if parquet_file:
         write_parquet(plan_table(data), Path(parquet_file))
     if csv_file:
         write_csv(plan_table(data), csv_file)
-    if as_json:
+    if form.cite:
+        write_cited(result, data if form.name == "json" else None)
+    elif form.name == "json":
         sys.stdout.write(json_text(data) + "\n")
+    elif explained:
+        sys.stdout.write(explained + "\n")
+    elif form.name != "table":
+        sys.stdout.write(tables_text(_tables(data, plan_table(data)), form) + "\n")
     elif not tables:
-        from ironlaw.report.search import page
-
-        sys.stdout.write(page(data, colour=wants_colour()) + "\n" + _stage_arguments(result, data))
+        sys.stdout.write(_page(result, data, form))
     elif not data["plans"]:
         click.echo("ironlaw: no plan meets the question; run it without --csv and --parquet to see why", err=True)
     if data["plans"]:
         return 0
     return 1 if data["space"]["legal"] or result.partial else 2
+
+
+def _page(result: SearchResult, data: dict[str, Any], form: Form) -> str:
+    """The page of a search, or its first lines."""
+    if form.short:
+        from ironlaw.report.brief import brief_search
+
+        return brief_search(data, colour=wants_colour()) + "\n"
+    from ironlaw.report.search import page
+
+    return page(data, colour=wants_colour()) + "\n" + _stage_arguments(result, data)
+
+
+def _explain_best(result: SearchResult, choices: list[Choice], term: str) -> str:
+    """A term of the best plan's estimate, or every term; nothing where no plan meets the question. A term it lacks is refused."""
+    if not choices:
+        return ""
+    from ironlaw.report.explanation import explain
+
+    estimate, row = result.explained(choices)[0]
+    return explain(estimate, term, row)
+
+
+def _tables(data: dict[str, Any], plans: list[dict[str, Any]]) -> Answer:
+    """The plans, the Pareto front and the numbers of accelerators as tables."""
+    from ironlaw.report.tables import data_answer
+
+    question = data["question"]
+    paths = {"listed": "Plans, best first", "pareto": "Pareto front", "sizes.by_gpus": "Numbers of accelerators", "misses": "What to relax"}
+    return data_answer(f"{question['model']} on {', '.join(question['on'])}", {**data, "listed": plans}, paths)
 
 
 def _stage_arguments(result: SearchResult, data: dict[str, Any]) -> str:
@@ -212,4 +244,5 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
     return 0
 
 
-_add_flags(command)
+command.params += [*flags_of({**OWN, **{name: option for name, option in OPTIONS.items() if name not in OWN}})]
+command.params += [explain_flag(), *form_flags(cite=True), catalog_flag()]

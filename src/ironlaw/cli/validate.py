@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ironlaw.cli.flags import catalog_flag, form_flags
+from ironlaw.cli.help import AnswerCommand
+from ironlaw.cli.output import Form, read_form, tables_text
 from ironlaw.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ MODES = {
 }
 
 
-@click.command("validate", epilog=_EXAMPLES)
+@click.command("validate", cls=AnswerCommand, epilog=_EXAMPLES)
 @click.argument("action", required=False, type=click.Choice(["fit"]))
 @click.option("--runs", metavar="CSV", help="score the runs of this table (default: the table that ships)")
 @click.option("--mine", metavar="CSV", help="score your own runs")
@@ -58,9 +61,7 @@ MODES = {
     show_default=True,
     help="group by family, stack, device, support (kind of run), apart (why a row is outside the headline), or a column of the table",
 )
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
-@click.option("--markdown", is_flag=True, help="print the page as Markdown")
-@click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
+@click.option("--markdown", is_flag=True, help="the same as --format markdown")
 def command(
     action: str | None,
     runs: str | None,
@@ -73,8 +74,10 @@ def command(
     predictions: str | None,
     plans: bool,
     by: str,
-    as_json: bool,
     markdown: bool,
+    as_json: bool,
+    how: str | None,
+    short: bool,
     catalog: tuple[str, ...],
 ) -> int:
     """Score the estimates on published runs, each predicted with constants fitted without its family."""
@@ -83,11 +86,15 @@ def command(
     from ironlaw.validate.runs import RUNS
     from ironlaw.validate.score import far_apart
 
+    if markdown and how not in (None, "markdown"):
+        raise QuestionError(f"--markdown and --format {how}: give one of them")
+    form = read_form("markdown" if markdown else how, as_json, short=short)
+    as_json, markdown = form.name == "json", form.name == "markdown"
     folders = given_folders(catalog)
     given = {
         "fit": action, "--runs": runs, "--mine": mine, "--correction": correction, "--memory": memory, "--peaks": peaks, "--fits": fits,
         "--generic": generic, "--predictions": predictions, "--plans": plans, "--by": by != "family", "--json": as_json,
-        "--markdown": markdown, "--catalog": catalog,
+        "--markdown": markdown, "--format csv": form.name == "csv", "--short": short, "--catalog": catalog,
     }  # fmt: skip
     _refuse_together([name for name, value in given.items() if value not in (None, False, ())])
     if action == "fit":
@@ -103,28 +110,39 @@ def command(
     scores = session.validate(scored, memory or peaks is not None, folders, Path(peaks) if peaks is not None else None, generic)
     if correction is not None:
         _write_correction(scores, Path(correction), scored)
-    _print_scores(scores, by, folders, as_json, markdown)
-    if (mine or runs) and not as_json:
+    _print_scores(scores, by, folders, form)
+    if (mine or runs) and form.name == "table":
         skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
         for line in (*skipped, *far_apart(scores.held_out)):
             click.echo(f"ironlaw: {line}", err=True)
     return 0 if scores.held_out.prepared.runs else 1
 
 
-def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], as_json: bool, markdown: bool) -> None:
-    """Print the scores of runs as JSON, as Markdown or as text."""
+def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: Form) -> None:
+    """Print the scores of runs as JSON, tables or text."""
+    from ironlaw.report import validation
+    from ironlaw.report.brief import brief_page
     from ironlaw.validate import session
     from ironlaw.validate.score import far_apart
 
-    if as_json:
+    if form.name == "json":
         from ironlaw.estimate.as_data import common_keys
 
         data = {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
-        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
-    else:
-        from ironlaw.report import validation
+        text = json.dumps(data, indent=1, allow_nan=False, default=float)
+    elif form.name == "csv" or form.table:
+        from ironlaw.report.tables import data_answer
 
-        sys.stdout.write((validation.markdown(scores) if markdown else validation.text(scores, by) + _generic(scores)) + "\n")
+        text = tables_text(data_answer("Validation", session.data(scores, by), _TABLES), form)
+    elif form.name == "markdown":
+        text = validation.markdown(scores)
+    else:
+        text = validation.text(scores, by)
+        text = brief_page(text) if form.short else text + _generic(scores)
+    sys.stdout.write(text + "\n")
+
+
+_TABLES = {"groups": "Groups", "predictions": "Predictions", "skipped_rows": "Rows that are not scored"}
 
 
 def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
@@ -150,8 +168,6 @@ def _refuse_together(given: list[str]) -> None:
         raise QuestionError("--runs scores published runs and --mine your own runs: give one of them")
     if "--correction" in given and "--mine" not in given:
         raise QuestionError("--correction needs your own runs: give --mine CSV")
-    if "--json" in given and "--markdown" in given:
-        raise QuestionError("--json and --markdown: give one of them")
     for mode, (allowed, does) in MODES.items():
         others = [name for name in given if name != mode and name not in allowed]
         if mode in given and others:
@@ -225,3 +241,6 @@ def _write_correction(scores: Validation, path: Path, source: Path) -> None:
     times = f"{there.min():.3f}" if there.max() - there.min() < 0.0005 else f"{there.min():.3f} to {there.max():.3f}"
     count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
     click.echo(f"ironlaw: wrote {path}: steps times {times} at these runs, less further away, from {count} of {source.name}", err=True)
+
+
+command.params += [*form_flags(), catalog_flag()]

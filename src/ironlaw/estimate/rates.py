@@ -1,4 +1,4 @@
-"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU in its two conventions, HFU."""
+"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU by its conventions, HFU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters
-from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
+from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.estimate.layer.sequence import mean_key_length
 from ironlaw.estimate.step import Step
@@ -18,7 +18,7 @@ from ironlaw.terms import Term, leaf
 
 
 def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
-    """Tokens and model FLOPs per second, MFU in its two conventions, HFU; against the named dense peak."""
+    """Tokens and model FLOPs per second, MFU (with attention, under the causal mask, and by 6N), HFU; against the named dense peak."""
     seconds = timed.tree.value
     tokens = plan.global_batch_size * plan.seq_len
     per_token = flop_of_token(job, plan)
@@ -39,6 +39,7 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
         "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
         "mfu": share_of_peak("MFU", flop.value),
+        "mfu_6n": share_of_peak("MFU (6N)", flops.per_token(float(active_parameters(job.model)))),
         "mfu_causal": share_of_peak("MFU, causal attention", causal.value),
         "hfu": share_of_peak("HFU", flop.value + recomputed),
     }

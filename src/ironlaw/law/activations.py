@@ -343,3 +343,23 @@ def batch_memory(batch, per_sequence, fixed):
     264.0
     """
     return inside(1.0 * fixed + 1.0 * batch * per_sequence, batch >= 0, per_sequence >= 0, fixed >= 0)
+
+
+def largest_batch(capacity, per_sequence, fixed):
+    """The largest batch that memory holds: ``floor((capacity - fixed) / per_sequence)``, 0 where nothing fits.
+
+    Parameters
+        capacity [B]: memory of the device, >= 0
+        per_sequence [B]: what one sequence (or image) keeps, summed over the layers, > 0
+        fixed [B]: what does not depend on the batch, >= 0
+    Offset [B]: whole sequences
+    Returns [1]: sequences
+    Source: batch_memory solved for the batch
+    Leaves out: workspaces and fragmentation; batches that a kernel prefers, such as multiples of 8
+
+    >>> float(largest_batch(264.0, 66.0, 0.0)), float(largest_batch(10.0, 66.0, 20.0))
+    (4.0, 0.0)
+    """
+    room = np.maximum(1.0 * capacity - fixed, 0.0)
+    count = np.floor(ratio(room, 1.0 * per_sequence) * (1.0 + 1e-12))
+    return inside(count, capacity >= 0, per_sequence > 0, fixed >= 0)

@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.frozen import Frozen
-from ironlaw.question import defaults
+from ironlaw.question import defaults, synonyms
 from ironlaw.question.words import adapter_targets, length, offload, overlap, recompute, run_tokens, tokens
 
 
@@ -187,6 +187,10 @@ def _names(names: tuple[str, ...], default: str = "") -> str:
 
 
 BATCH_MI = defaults.BATCH_TOKENS / 2**20
+ROUNDING = Option(one_of(defaults.ROUNDINGS), f"rounding of steps: {_names(defaults.ROUNDINGS, defaults.ROUNDING)}", "HOW")
+TOKENS_PER_SECOND = Option(
+    tokens, "measured tokens per second of all accelerators, such as 150k: its MFU, its loss and likely causes", "RATE"
+)
 
 OPTIONS: dict[str, Option] = {
     # --- the hardware
@@ -380,6 +384,12 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
 }  # fmt: skip
 
 
+USUAL = (  # options that a short help shows
+    "model", "on", "gpus", "node", "framework", "global_batch_size", "global_batch_tokens", "seq_len", "tp", "pp", "zero",
+    "micro_batch_size", "recompute", "precision", "lora_rank", "tokens", "price", "grid",
+)  # fmt: skip
+
+
 def flag(name: str, where: str = "") -> str:
     """The option as the user wrote it: ``--global-batch-size``, or ``global_batch_size in run.toml``."""
     return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
@@ -388,7 +398,7 @@ def flag(name: str, where: str = "") -> str:
 def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Read and check the values of ``given``; an unknown name or a wrong value is an error that names the option and the file."""
     values: dict[str, Any] = {}
-    for raw, value in given.items():
+    for raw, value in synonyms.resolve(given, OPTIONS, lambda name: flag(name, where)).items():
         name = raw.replace("-", "_")
         if name not in OPTIONS:
             hint = ", ".join(nearest_names(name, OPTIONS)) or ", ".join(OPTIONS)

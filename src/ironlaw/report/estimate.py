@@ -83,7 +83,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield (
         f"step {ink.bold(units.show(step, 's'))}{band_words(step_band(group, at, step))}, {rates['tokens_per_second']:,.0f} tokens/s"
         f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU), MFU {ink.bold(format(rates['mfu'], '.1%'))}"
-        f" (causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
+        f" (with attention; {_by_6n(group, rates)}causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
         f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
@@ -91,6 +91,11 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
     yield parameters_line(parameters_data(group.job))
+
+
+def _by_6n(group: Group, rates: dict[str, Any]) -> str:
+    """The MFU by 6N; nothing where weights are frozen, which 6N does not know."""
+    return "" if group.job.lora_rank or group.job.model.frozen_layers else f"6N {rates['mfu_6n']:.1%}, "
 
 
 def parameters_line(counts: dict[str, Any]) -> str:
@@ -292,7 +297,7 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
         return
     stage = stage_name(group, at)
     yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (slowest stage: {stage})"))
-    for name, seconds, depth in _lines(group.step.tree, at, number(group.step.tree.times, at)):
+    for name, seconds, depth in time_lines(group.step.tree, at, number(group.step.tree.times, at)):
         share = seconds / step
         if share >= _SMALLEST_SHARE or depth == 0:
             label = "  " * depth + name
@@ -302,13 +307,13 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= _SMALLEST_SHARE))
 
 
-def _lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
+def time_lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
     """(name, seconds of the whole step, depth) of the terms that have a line on the page."""
     for part in tree.parts:
         seconds = number(part.value, at) * factor
         yield part.name, seconds, depth
         if part.key == MICRO_BATCHES or (depth in (1, 2) and len(part.parts) > 3):
-            yield from _lines(part, at, factor * number(part.times, at), depth + 1)
+            yield from time_lines(part, at, factor * number(part.times, at), depth + 1)
 
 
 def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:

@@ -21,6 +21,8 @@ from ironlaw.terms import Term
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate, Group
 
+NAMES = "list"  # in place of a term: the names of all terms
+LISTED = f"--explain {NAMES} prints all"
 
 ALSO = {"mfu": "6nd", "6n": "6nd", "6 n d": "6nd", "flop per token": "6nd", "model flop per token": "6nd"}  # names that show it too
 
@@ -28,23 +30,36 @@ ALSO = {"mfu": "6nd", "6n": "6nd", "6 n d": "6nd", "flop per token": "6nd", "mod
 def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     """The terms of one row that are called ``term``, and everything below them; every term where none is named."""
     group, at = estimate.place_of(index)
-    trees = trees_of(group)
+    trees, tables = trees_of(group), _tables_of(group, at)
+    if term == NAMES:
+        return "\n".join(term_names(estimate, index))
+    if term and term != "all":
+        folded = term.lower().replace("_", " ").replace("-", " ")
+        trees = [t for tree in trees for t in _terms_named(tree, folded, at)]
+        if not trees and folded not in tables and ALSO.get(folded) not in tables:
+            raise UnknownNameError("term", term, term_names(estimate, index), more=LISTED)
+        tables = {name: table for name, table in tables.items() if name in (folded, ALSO.get(folded))}
+    lines = [line for table in tables.values() for line in (*table, "")]
+    for tree in trees:
+        lines += [*node_lines(tree, at, 0), ""]
+    return "\n".join(lines).rstrip()
+
+
+def term_names(estimate: Estimate, index: int = 0) -> list[str]:
+    """The names that ``explain`` takes for one row."""
+    group, at = estimate.place_of(index)
+    return list(dict.fromkeys([*_tables_of(group, at), *(term.name for tree in trees_of(group) for term in tree.walk())]))
+
+
+def _tables_of(group: Group, at: int) -> dict[str, Iterator[str]]:
+    """What is explained by a table instead of a term."""
     tables = {"parameters": parameters_table(parameters_data(group.job))}
     if number(group.step.tree.value, at) is not None:
         tables["mfu"] = waterfall_table(waterfall_data(group, at))
         tables["6nd"] = flop_table(group, at)
         if band := band_data(group, at):
             tables["error band"] = band_table(band, nearest_runs(group, at))
-    if term and term != "all":
-        folded = term.lower().replace("_", " ").replace("-", " ")
-        trees = [t for tree in trees for t in _terms_named(tree, folded, at)]
-        if not trees and folded not in tables and ALSO.get(folded) not in tables:
-            raise UnknownNameError("term", term, set(tables) | {t.name for tree in trees_of(group) for t in tree.walk()})
-        tables = {name: table for name, table in tables.items() if name in (folded, ALSO.get(folded))}
-    lines = [line for table in tables.values() for line in (*table, "")]
-    for tree in trees:
-        lines += [*node_lines(tree, at, 0), ""]
-    return "\n".join(lines).rstrip()
+    return tables
 
 
 def parameters_table(counts: dict[str, Any]) -> Iterator[str]:

@@ -91,7 +91,7 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield f"  {waterfall_line(plan['mfu_waterfall'])}"
     yield f"  {parameters_line(plan['parameters'])}"
     if plan["run"] and plan["run"]["days"] is not None:
-        yield f"  {_run_line(plan['run'])}"
+        yield f"  {run_line(plan['run'])}"
     if plan["why"]:
         yield f"  why: {_slower(plan, data['plans'][1], data['question']['minimize'])}: {_terms(plan['why'])}"
     yield from _context_parallel(data)
@@ -137,7 +137,8 @@ def _usd(usd: float | None) -> str:
     return "-" if usd is None else f"{usd:,.0f}"
 
 
-def _run_line(run: dict[str, Any]) -> str:
+def run_line(run: dict[str, Any]) -> str:
+    """Time and money of a run, without and with failures."""
     line = f"{units.run_time(run['days'] * 86400.0)} and {dollars(run['usd'])} without failures"
     if run.get("days_with_failures") is None:
         return line

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.estimate.planner.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
-from ironlaw.question import defaults
+from ironlaw.question import defaults, synonyms
 from ironlaw.question.asked import MEANING, Asked, asked_of
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
@@ -158,7 +158,7 @@ class Question:
 def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str, ...] = ()) -> Question:
     """Read the options of a search. Unknown names and wrong values are errors that name the option and the file."""
     search_options, estimate_options, given = {}, {}, {}
-    for raw, value in asked.items():
+    for raw, value in synonyms.resolve(asked, {**OWN, **OPTIONS}, lambda name: flag(name, where)).items():
         name = raw.replace("-", "_")
         if value is None:
             continue

@@ -84,7 +84,7 @@ def layer_gradients(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     return terms
 
 
-def running_layer(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
+def running_layer(job: Job, plan: Plan, stage: Stage, saved: dict[Kind, list[Term]], gradients: dict[Kind, list[Term]]) -> list[Term]:
     """The layer that runs backward: what it computed again where layers are recomputed, and gradients of its tensors.
 
     With segments all layers of one are computed again before the backward pass of its last layer. Where kinds of layers mix, a segment
@@ -92,7 +92,7 @@ def running_layer(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kin
     """
     some = np.minimum(stage.layers, 1.0)
     sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
-    flowing = {kind.name.replace(" ", "_"): fold(layer_gradients(job, plan, s, kind)) for kind in kinds(job.model)}
+    flowing = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in gradients.items()}
     again = np.where(plan.recompute_layers > 0, 1.0, 0.0) * some
     if np.any(plan.recompute_segment > 1):
         again = again * _layers_of_segment(job, plan, stage, sizes)

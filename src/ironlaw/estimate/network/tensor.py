@@ -109,6 +109,8 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     parallelism gather its input again beside its input gradient (Megatron-LM, core/tensor_parallel/layers.py). With overlap tp the
     other collectives are cut into pieces that run beside their product; that works over scale-up links alone.
     """
+    if not np.any(plan.tp > 1):
+        return total("tensor parallel", [])
     sent = collectives(cluster, job, plan, s)
     products = blocks(job, plan, forward, backward)
     trained = 1.0 if kind.trained else 0.0

@@ -8,6 +8,7 @@ from typing import Any
 
 from ironlaw.catalog.load import record
 from ironlaw.catalog.records import Accelerator
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters
 from ironlaw.estimate.rates import recomputed, utilisation
@@ -60,9 +61,9 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], 
     """FLOP/s per GPU, or None and the reason."""
     if log.calls is not None:
         return None, "a benchmark of collectives has no FLOPs"
-    if steps is None:
+    if steps is None and log.tokens_per_second is None:
         return None, "no rates: no ordinary step has a time"
-    rate = _tokens_per_second(log, job, steps, unusual)
+    rate = tokens_per_second_of(log, job, steps, unusual)
     if rate is None:
         return None, _missing_for_tokens(log, job)
     if job.model is None or job.seq_len is None:
@@ -71,7 +72,7 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], 
     dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
     per_token, causal = (float(flop) for flop in (flops.model_per_token(*dimensions), flops.model_per_token_causal(*dimensions)))
     recomputed_flop = float(recomputed(model, float(job.seq_len), *job.recompute))
-    claimed = _read_claim(log, unusual)
+    claimed = read_claim(log, unusual)
     rates = Rates(
         formula=formula(flops.model_per_token),
         flop_per_token=per_token,
@@ -95,9 +96,9 @@ def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
     return f"no tokens per second: give {', '.join(missing)}"
 
 
-def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, unusual: list[str]) -> float | None:
+def tokens_per_second_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str]) -> float | None:
     """Tokens per second and GPU: from the batch and the median step, else as printed."""
-    if job.tokens and job.gpus and log.per == "iteration":
+    if steps is not None and job.tokens and job.gpus and log.per == "iteration":
         return job.tokens / steps.median / job.gpus
     printed = median_of(log.tokens_per_second, unusual)
     if printed is None or printed <= 0.0:
@@ -112,14 +113,19 @@ def assumed_precision(device: Accelerator) -> str:
     return "bf16" if "bf16" in device.peak else "fp16"
 
 
+def peak_of(device: Accelerator, precision: str | None) -> Sourced:
+    """The dense peak of a device in a precision; in the usual one where a log names none."""
+    dtype = PRECISIONS[precision or assumed_precision(device)].peak
+    if dtype not in device.peak:
+        raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
+    return device.peak[dtype]
+
+
 def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float) -> Rates:
     """The rates with MFU and HFU against the dense peak of the device; unchanged where the device is unknown."""
     if device is None:
         return rates
-    dtype = PRECISIONS[job.precision or assumed_precision(device)].peak
-    if dtype not in device.peak:
-        raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
-    peak = device.peak[dtype]
+    dtype, peak = PRECISIONS[job.precision or assumed_precision(device)].peak, peak_of(device, job.precision)
 
     def share_of_peak(flop: float) -> float:
         return float(utilisation(flop, rates.tokens_per_second, 1.0, peak.value))
@@ -148,7 +154,7 @@ def formula(law: Any) -> str:
     return formulas[-1] if formulas else ""
 
 
-def _read_claim(log: Log, unusual: list[str]) -> float | None:
+def read_claim(log: Log, unusual: list[str]) -> float | None:
     """FLOP/s per GPU that the log prints, or its MFU times the peak it divides by."""
     tflops = median_of(log.tflops, unusual)
     if tflops is not None and tflops > 0:

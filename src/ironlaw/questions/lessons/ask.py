@@ -15,7 +15,7 @@ from ironlaw.questions.lessons.rules_of_thumb import flowchart
 
 MEASURED = ("gpu_utilization", "memory_used", "out_of_memory")
 THRESHOLDS = {"data_bound_below": "gpu_utilization", "memory_bound_above": "memory_used"}
-OF_TABLES = ("shares", "parameters", "mfu")  # own options of single tables
+OF_TABLES = ("shares", "parameters", "mfu", "deadline", "sizes")  # own options of single tables
 
 
 def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
@@ -31,7 +31,7 @@ def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     for name in OF_TABLES:
         if name in lesson:
             table = next(table for table, one in TABLES.items() if name in one.takes)
-            raise QuestionError(f"--{name} has no effect without --table {table}: give both")
+            raise QuestionError(f"{_flag(name)} has no effect without --table {table}: give both")
     for name, measured in THRESHOLDS.items():
         if name in lesson and measured not in lesson:
             raise QuestionError(f"{_flag(name)} has no effect without {_flag(measured)}: give both")

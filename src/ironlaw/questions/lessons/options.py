@@ -9,7 +9,8 @@ from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, one_of, positive, share, switch, whole
-from ironlaw.question.readers import amount, list_of
+from ironlaw.question.readers import amount, days, list_of
+from ironlaw.question.words import tokens
 from ironlaw.questions.data.options import OPTIONS as DATA
 
 SHAPE = ("model", "seq_len", "micro_batch_size", "tp", "sp", "cp", "pp", "precision", "flash_attention", "framework", "on", "gpus")
@@ -25,6 +26,7 @@ class LessonTable:
     without: tuple[str, ...] = ()  # of these, options that it sets itself
 
 
+STORED = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
 TABLES: dict[str, LessonTable] = {
     "optimizers": LessonTable("bytes and operations of each", ("model", "parameters", "precision")),
     "checkpoints": LessonTable("memory by recompute interval", SHAPE, of_model=True, without=("recompute",)),
@@ -37,6 +39,7 @@ TABLES: dict[str, LessonTable] = {
     ),
     "eras": LessonTable("historic runs and their cost", ("on", "price", "grid", "pue", "mfu")),
     "joules": LessonTable("energy of moving a byte", of_model=True),
+    "limits": LessonTable("hard limits of one machine: memory, time, data", ("dataset", "deadline", "sizes", *STORED), of_model=True),
 }  # fmt: skip
 
 
@@ -48,6 +51,23 @@ def percent(value: Any, flag: str) -> float:
     return share
 
 
+def sizes(value: Any, flag: str) -> Any:
+    """Read the sizes of the rule of scale: parameters and data of one accelerator, those of one machine, data that is streamed."""
+    from ironlaw.questions.lessons.rules_of_thumb import Sizes
+
+    form = f"{flag} is {value}, must be PARAMETERS:BYTES,PARAMETERS:BYTES,BYTES, such as 1B:100GB,10B:1TB,10TB"
+    items = str(value).split(",")
+    if isinstance(value, Sizes):
+        return value
+    if len(items) != 3 or any(item.count(":") != count for item, count in zip(items, (1, 1, 0), strict=True)):
+        raise ValueRangeError(form)
+    pairs = [(tokens(item.partition(":")[0], flag), positive("B")(item.partition(":")[2], flag)) for item in items[:2]]
+    found = Sizes(pairs[0], pairs[1], positive("B")(items[2], flag))
+    if not (found.single <= found.machine and found.single[1] <= found.machine[1] <= found.streamed):
+        raise ValueRangeError(f"{flag} is {value}: sizes must grow from one accelerator to one machine to streamed data")
+    return found
+
+
 OWN: dict[str, Option] = {
     "most": Option(whole, "most techniques to combine (default: 3)", "N"),
     "parameters": Option(amount, "with --table optimizers: number of parameters, instead of MODEL, such as 7B", "N"),
@@ -57,7 +77,9 @@ OWN: dict[str, Option] = {
     "out_of_memory": Option(switch, "measured: the run ended out of memory (default: off)", "on|off"),
     "data_bound_below": Option(percent, "with --gpu-utilization: below it a run counts as data-bound (default: 70%)", "SHARE"),
     "memory_bound_above": Option(percent, "with --memory-used: above it a run counts as memory-bound (default: 90%)", "SHARE"),
-    "dataset": Option(positive("B"), "size of the data set; a rule of thumb then gives the number of machines", "SIZE"),
+    "dataset": Option(positive("B"), "size of the data set; a rule of thumb, or --table limits, gives the number of machines", "SIZE"),
+    "deadline": Option(days, "with --table limits: longest time of the run (default: 14 days)", "DAYS"),
+    "sizes": Option(sizes, "with --table limits: sizes of the rule of scale (default: 1B:100GB,10B:1TB,10TB)", "LIST"),
     "table": Option(one_of(tuple(TABLES)), "table: " + ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
     "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default: 0,0.05,0.15,0.4)", "LIST"),
 }
@@ -74,4 +96,5 @@ EXAMPLES = """\
   ironlaw lessons llama-3-70b --on a100-sxm-80gb --gpus 256 --tp 8 --pp 4 --most 5 --json
   ironlaw lessons --gpu-utilization 45% --memory-used 60%
   ironlaw lessons gpt-3-175b --table checkpoints
+  ironlaw lessons llama-3-8b --on h100-sxm --table limits --tokens 200B --dataset 800GB
 """

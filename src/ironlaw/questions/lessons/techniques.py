@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.memory.total import saved_layers
+from ironlaw.estimate.memory.total import Layers
 from ironlaw.job import PRECISIONS
 from ironlaw.law import activations
 from ironlaw.law.states import OPTIMIZERS
@@ -140,7 +140,7 @@ def _segments(setting: Setting) -> dict[str, Any] | str | None:
     """One checkpoint for as many layers as the law of the best interval says."""
     group = setting.group
     layers = group.job.model.num_hidden_layers / (setting.option("pp", 1.0) * setting.option("vpp", 1.0))
-    layer = max(scalar(fold(parts)) for parts in saved_layers(group.job, _kept_whole(group)).values())
+    layer = max(scalar(fold(parts)) for parts in Layers.of(group.job, _kept_whole(group)).saved.values())
     boundary = activations.checkpoint(
         group.plan.tokens, group.job.model.hidden_size, group.plan.tp, group.plan.sp, group.job.precision.activation_bytes
     )

@@ -1,0 +1,58 @@
+"""The first lines of a page, for ``--short``: the answer, its money, and how many warnings the page has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ironlaw.estimate.as_data import warnings
+from ironlaw.report import estimate as pages
+from ironlaw.report import search
+from ironlaw.report.terminal import Ink
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate
+
+LINES = 6  # of the first paragraph: a title and five lines
+_WARNING = re.compile(r"^(?:\x1b\[\d+m)?warning: ", re.MULTILINE)
+
+
+def brief_page(page: str) -> str:
+    """The first paragraph of a page, at most six lines, and the number of its warnings.
+
+    >>> print(brief_page("title\\nanswer\\n\\nTable\\n 1\\n\\nwarning: a\\nwarning: b"))
+    title
+    answer
+    2 warnings: leave out --short to read them
+    """
+    return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_count_warnings(len(_WARNING.findall(page)))])
+
+
+def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False) -> str:
+    """Fit, step, bound and plan of one row, and the time and money of its run."""
+    group, at = estimate.place_of(index)
+    lines = [line for line in pages.verdict(group, at, Ink(colour)) if not line.startswith(("placement: ", "model: "))]
+    run = [line.strip() for line in pages.run_lines(group, at)]
+    money = [f"{run[0].removeprefix('The ').removesuffix(' (no failures)')}: {run[1]}", *run[2:]] if len(run) > 1 else run
+    return "\n".join([*lines, *money, *_count_warnings(len(warnings(group, at)))])
+
+
+def brief_search(data: dict[str, Any], colour: bool = False) -> str:
+    """The question of a search and its best plan; why there is none, where no plan meets the question."""
+    ink = Ink(colour)
+    title = next(search.head(data, ink))
+    lines = list(search.best(data, ink))[:3] if data["plans"] else [line for line in search.no_plan(data, ink) if line]
+    return "\n".join([title, *lines, *_money(data), *_count_warnings(len(data["warnings"]))])
+
+
+def _money(data: dict[str, Any]) -> Iterator[str]:
+    """Time and money of the run under the best plan."""
+    run = data["plans"][0]["run"] if data["plans"] else None
+    if run and run["days"] is not None:
+        yield f"  {search.run_line(run)}"
+
+
+def _count_warnings(count: int) -> Iterator[str]:
+    if count:
+        yield f"{count} warning{'s' if count > 1 else ''}: leave out --short to read {'them' if count > 1 else 'it'}"

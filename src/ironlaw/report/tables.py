@@ -1,0 +1,105 @@
+"""The tables of an estimate, a search, a diagnosis, stored runs and a validation, for ``--format csv`` and ``--format markdown``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ironlaw.estimate.as_data import bound_data, memory_data, number, plan_data, run_data, warnings
+from ironlaw.estimate.bands import step_band
+from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.report import estimate as pages
+from ironlaw.report.terminal import Ink
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate
+
+_UNITS = (("_seconds", "s"), ("seconds", "s"), ("_bytes", "B"), ("bytes", "B"), ("_per_second", "1/s"), ("share", "%"), ("mfu", "%"))
+_PLAN = (
+    "model", "accelerator", "gpus", "node", "framework", "precision", "global_batch_size", "micro_batch_size", "seq_len", "tp", "pp",
+    "vpp", "cp", "ep", "dp", "zero", "recompute",
+)  # fmt: skip
+_RUN = ("days", "gpu_hours", "usd", "kwh", "kg_co2e", "days_with_failures", "usd_with_failures", "goodput")
+
+
+def estimate_row(estimate: Estimate, index: int) -> dict[str, Any]:
+    """One row of an estimate as one flat row of a table; what has no value is None."""
+    group, at = estimate.place_of(index)
+    plan, memory, run = plan_data(group, at), memory_data(group, at), run_data(group, at) or {}
+    legal = bool(number(group.legal, at))
+    step = number(group.step.tree.value, at) if legal else None
+    band = step_band(group, at, step) if step is not None else None
+    rates = {name: number(term.value, at) if legal else None for name, term in group.throughput.items()}
+    return {
+        **{name: plan.get(name) for name in _PLAN},
+        "legal": legal,
+        "fits": bool(legal and memory["fits"]),
+        "device_bytes": memory["device"] if legal else None,
+        "capacity_bytes": memory["capacity_bytes"],
+        "step_seconds": step,
+        "band_low_seconds": band[0] if band else None,
+        "band_high_seconds": band[1] if band else None,
+        "tokens_per_second": rates.get("tokens_per_second"),
+        "tokens_per_second_per_gpu": rates.get("tokens_per_second_per_gpu"),
+        "mfu": rates.get("mfu"),
+        "bound": bound_data(group, at, False)["by"] if step is not None else None,
+        **{name: run.get(name) for name in _RUN},
+    }
+
+
+def estimate_answer(estimate: Estimate) -> Answer:
+    """An estimate as tables: its rows; of a single row also the parts of the step and of the memory."""
+    rows = range(estimate.rows)
+    tables = [rows_table("estimates", "Estimates", [estimate_row(estimate, i) for i in rows])]
+    group, at = estimate.place_of(0)
+    ink = Ink(False)
+    if estimate.rows > 1 or number(group.step.tree.value, at) is None:
+        return Answer("Estimates", [pages.row_line(estimate, i) for i in rows], tables)
+    step = number(group.step.tree.value, at)
+    times = [
+        {"part": name, "level": depth, "seconds": seconds, "share": seconds / step}
+        for name, seconds, depth in pages.time_lines(group.step.tree, at, number(group.step.tree.times, at))
+    ]
+    tree, capacity = group.memory.tree, group.memory.capacity
+    held = [
+        {"part": term.name, "bytes": number(term.value, at), "share": number(term.value, at) / capacity}
+        for term in (*tree["allocated"].parts, *tree["reserved"].parts[1:], *tree.parts[1:])
+    ]
+    title, *headline = pages.verdict(group, at, ink)
+    tables += [rows_table("time", "Where the step goes", times), rows_table("memory", "Memory of the fullest GPU", held)]
+    return Answer(title, headline, tables, warnings=warnings(group, at))
+
+
+def data_answer(title: str, data: Mapping[str, Any], paths: Mapping[str, str]) -> Answer:
+    """The lists of objects in the JSON of an answer as tables; ``paths``: the heading of each, by its place such as ``sizes.by_gpus``."""
+    tables = []
+    for path, heading in paths.items():
+        found: Any = data
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found:
+            tables.append(rows_table(path.rpartition(".")[2], heading, [found] if isinstance(found, Mapping) else found))
+    return Answer(title, (), tables, warnings=data.get("warnings", ()))
+
+
+def rows_table(name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of plain data as a table whose columns are their keys; an object in a cell becomes columns, a list a text."""
+    flat = [dict(_flat(row)) for row in rows]
+    keys = dict.fromkeys(key for row in flat for key in row)
+    return Table(name, title, tuple(Column(key, key.replace("_", " "), _unit(key)) for key in keys), flat)
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """The cells of one row."""
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}_")
+        elif isinstance(value, (list, tuple)):
+            if not any(isinstance(item, (Mapping, list, tuple)) for item in value):
+                yield prefix + key, " ".join(str(item) for item in value)
+        else:
+            yield prefix + key, value
+
+
+def _unit(key: str) -> str:
+    return next((unit for ending, unit in _UNITS if key == ending or (key.endswith(ending) and ending.startswith("_"))), "")
