@@ -12,7 +12,7 @@ from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import hidden_state
-from ironlaw.estimate.memory.total import saved_layers
+from ironlaw.estimate.memory.total import Layers
 from ironlaw.estimate.near_counts import why_impossible
 from ironlaw.law import activations
 from ironlaw.question.assumptions import assume
@@ -107,7 +107,7 @@ def _whole_layers(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
 def _sizes(group: Group) -> Layer:
     """The layer that keeps most, its checkpoint, and the textbook's layer."""
     job, plan = group.job, group.plan
-    kept = [total(f"one layer, {kind.name}", parts) for kind, parts in saved_layers(job, plan).items()]
+    kept = [total(f"one layer, {kind.name}", parts) for kind, parts in Layers.of(job, plan).saved.items()]
     largest = max(kept, key=scalar)
     one = Term("one layer", largest.value, "B", largest.law, largest.inputs, largest.parts)
     textbook = leaf(
