@@ -84,6 +84,12 @@ def test_used_and_idle_time_add_up_to_the_reservation(write):
     assert pool["usd"] == 64 * 30 * 24 * 2.0
 
 
+def test_the_headline_adds_cost_and_energy_up(write):
+    answer = fleet(write(POOL, BIG, TINY))
+    usd, joules = (sum(row[key] for row in answer["jobs"]) for key in ("usd", "joules"))
+    assert f"the runs take {joules / 3.6e9:.3g} MWh and cost {usd:,.0f} USD" in answer.headline
+
+
 def test_time_after_the_reservation_is_not_idle_time_of_it(write):
     answer = fleet(write(POOL, BIG.replace("[16, 32, 64]", "[64]")), days=1)
     assert answer.exit_status == 1
