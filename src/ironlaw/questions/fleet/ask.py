@@ -60,10 +60,11 @@ class Fleet:
 
     def tasks(self, more: float = 1.0) -> list[Task]:
         """The jobs as the schedule sees them, on pools of ``more`` times their accelerators."""
-        return [
-            Task(tuple(run.mode for run in self.rates.runs(at, more)), self.deadline(at), job.value)
-            for at, job in enumerate(self.reservation.jobs)
-        ]
+        found = []
+        for at, job in enumerate(self.reservation.jobs):
+            runs = [*self.rates.runs(at), *(self.rates.runs(at, more) if more > 1.0 else ())]
+            found.append(Task(tuple(dict.fromkeys(run.mode for run in runs)), self.deadline(at), job.value))
+        return found
 
     def run(self, placed: Placed) -> Run:
         """The run of a job in the schedule."""
@@ -91,7 +92,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     pools = [_pool_row(fleet, at) for at in range(len(fleet.reservation.pools))]
     runs = [run for at in range(len(fleet.reservation.jobs)) for run in fleet.rates.runs(at)]
     counts = [row_of(run, fleet.reservation.jobs, fleet.reservation.pools) for run in runs]
-    help_ = remedies(fleet.rates, fleet.tasks, fleet.limits, fleet.found) if fleet.late else []
+    help_ = remedies(fleet.rates, fleet.tasks, fleet.limits) if fleet.late else []
     lines = [{"line": line} for line in _chart(fleet)]
     heading = Column("line", f"= runs, ! deadline, | end of the reservation ({fleet.reservation.seconds / DAY:g} days)")
     tables = [
