@@ -35,24 +35,28 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
     return {f"{prefix}_{name.replace('-', '_')}": float(name in on) for name in names}
 
 
-def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, float, float, float]:
-    """A recompute option as fractions: whole layers, and of the others attention, GEMMs, memory-bound operators.
+RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "recompute_segment")
 
-    >>> recompute_columns("every:2", ("attention",))
-    (0.5, 0.0, 0.0, 0.0)
+
+def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, float, float, float, float]:
+    """A recompute option as the columns of RECOMPUTE: fractions of whole layers, and of the others attention, GEMMs, memory-bound
+    operators; last the layers of a segment, which share one checkpoint.
+
+    >>> recompute_columns("every:2", ("attention",)), recompute_columns("segments:4", ("attention",))
+    ((0.5, 0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 0.0, 4.0))
     """
     head, _, tail = how.partition(":")
-    if head == "full":
-        return (1.0, 0.0, 0.0, 0.0)
+    if head in ("full", "segments"):
+        return (1.0, 0.0, 0.0, 0.0, float(tail or 1.0))
     if head == "every":
-        return (1.0 / int(tail), 0.0, 0.0, 0.0)
+        return (1.0 / int(tail), 0.0, 0.0, 0.0, 1.0)
     if head == "share":
-        return (float(tail), 0.0, 0.0, 0.0)
+        return (float(tail), 0.0, 0.0, 0.0, 1.0)
     if head == "none":
-        return (0.0, 0.0, 0.0, 0.0)
+        return (0.0, 0.0, 0.0, 0.0, 1.0)
     operators = tuple(tail.split(",")) if tail else selective
     linear = 1.0 if "linear" in operators else 0.5 if "half-linear" in operators else 0.0
-    return (0.0, float("attention" in operators), linear, float("elementwise" in operators))
+    return (0.0, float("attention" in operators), linear, float("elementwise" in operators), 1.0)
 
 
 BY_RULE = -1.0  # layers of the first or last stage where none are given: split by the rule for all stages
@@ -91,6 +95,7 @@ class Plan(Frozen):
     # layers of the first and the last pipeline stage; below 0: split evenly
     first_stage_layers: Any = BY_RULE
     last_stage_layers: Any = BY_RULE
+    recompute_segment: Any = 1.0  # of the layers recomputed in full: neighbours that share one checkpoint
 
     @property
     def dp(self) -> Any:

@@ -54,7 +54,8 @@ def _list_units() -> dict[str, tuple[float, str]]:
     units |= {"USD": (1.0, "USD"), "USD/h": (1.0 / 3600.0, "USD/s"), "USD/s": (1.0, "USD/s")}
     units |= {"USD/year": (1.0 / _YEAR, "USD/s")}
     units |= {"USD/kW/month": (12.0 / (1e3 * _YEAR), "USD/J")}
-    units |= {"USD/kWh": (1.0 / 3.6e6, "USD/J")}
+    units |= {"USD/kWh": (1.0 / 3.6e6, "USD/J"), "USD/MWh": (1.0 / 3.6e9, "USD/J")}
+    units |= {"USD/GB": (1e-9, "USD/B"), "USD/TB": (1e-12, "USD/B")}
     units |= {"g/kWh": (1e-3 / 3.6e6, "kg/J"), "kg/kWh": (1.0 / 3.6e6, "kg/J"), "g": (1e-3, "kg"), "kg": (1.0, "kg"), "t": (1e3, "kg")}
     for prefix, factor in {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.items():
         units[f"{prefix} tokens".strip()] = (factor, "token")
@@ -152,7 +153,10 @@ def parse_whole(value: Any, what: str = "count", least: int = 1) -> float:
     """
     if isinstance(value, bool):
         raise ValueRangeError(f"{what} is {value}, must be a number")
-    number = parse_count(value, what)
+    try:
+        number = parse_count(value, what)
+    except UnitError:
+        raise UnitError(f"{what} is {shorten(value)!r}, must be a whole number (examples: 512, 4k, 128Ki, 1.5e12)") from None
     if not least <= number <= LARGEST or number != int(number):
         raise ValueRangeError(f"{what} is {shorten(value)}, must be a whole number from {least} to {LARGEST:g}")
     return number
@@ -179,20 +183,21 @@ def parse_switch(value: Any, what: str = "switch") -> bool:
 
 
 _SCALES = {
+    "decimal B": [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
     "B": [(1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B")],
     "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
     "FLOP": [(1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1.0, "FLOP")],
     "FLOP/s": [(1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
-    "s": [(86400.0 * 2, "days"), (3600.0 * 2, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
+    "s": [(_YEAR * 10.0, "years"), (86400.0 * 2, "days"), (3600.0 * 2, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
     "m": [(1e3, "km"), (1.0, "m")],
-    "W": [(1e6, "MW"), (1e3, "kW"), (1.0, "W")],
-    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (3.6e3, "Wh"), (1.0, "J")],
-    "kg": [(1e3, "t"), (1.0, "kg"), (1e-3, "g")],
+    "W": [(1e12, "TW"), (1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")],
+    "J": [(3.6e15, "TWh"), (3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (3.6e3, "Wh"), (1.0, "J")],
+    "kg": [(1e9, "Mt"), (1e6, "kt"), (1e3, "t"), (1.0, "kg"), (1e-3, "g")],
     "token": [(1e12, "T tokens"), (1e9, "B tokens"), (1e6, "M tokens"), (1.0, "tokens")],
     "parameter": [(1e12, "T parameters"), (1e9, "B parameters"), (1e6, "M parameters"), (1.0, "parameters")],
     "1": [(1.0, "")],
 }
-_NAMED_SIZE = {"days": 86400.0, "h": 3600.0}
+_NAMED_SIZE = {"years": _YEAR, "days": 86400.0, "h": 3600.0}
 
 
 def show(value: float, unit: str, digits: int = 3) -> str:
@@ -200,11 +205,13 @@ def show(value: float, unit: str, digits: int = 3) -> str:
 
     >>> show(85899345920.0, "B"), show(3.35e12, "B/s"), show(0.0123, "s")
     ('80 GiB', '3.35 TB/s', '12.3 ms')
-    >>> show(1.2e6, "h"), show(1.2e6, "s")
-    ('1,200,000 h', '13.9 days')
+    >>> show(1.2e6, "h"), show(1.2e6, "s"), show(30181.8 * 86400, "s", 4)
+    ('1,200,000 h', '13.9 days', '82.63 years')
     """
     if math.isnan(value):
         return "nan"
+    if value == 0.0 and unit == "s":
+        return "0 s"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
         if abs(value) >= threshold * 0.9995:
             size = _NAMED_SIZE.get(name, threshold) if unit == "s" else threshold  # accelerator hours are already in hours
@@ -223,12 +230,13 @@ def amount(value: float) -> str:
 
 
 def run_time(seconds: float) -> str:
-    """A time as a run takes it: days to a tenth from two days on, and shorter ones in hours or seconds.
+    """A time as a run takes it: days to a tenth from two days on, years beside them from ten on, and shorter ones in hours or seconds.
 
-    >>> run_time(1990656.0), run_time(43200.0), run_time(0.9)
-    ('23.0 days', '12 h', '900 ms')
+    >>> run_time(1990656.0), run_time(43200.0), run_time(0.9), run_time(30181.8 * 86400)
+    ('23.0 days', '12 h', '900 ms', '30,181.8 days (82.63 years)')
     """
-    return f"{seconds / 86400.0:,.1f} days" if seconds >= 172800.0 else show(seconds, "s")
+    years = f" ({seconds / _YEAR:,.2f} years)" if seconds >= 10.0 * _YEAR else ""
+    return f"{seconds / 86400.0:,.1f} days{years}" if seconds >= 172800.0 else show(seconds, "s")
 
 
 def _short(value: float, digits: int) -> str:

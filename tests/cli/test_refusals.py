@@ -56,7 +56,7 @@ REFUSED = [  # throughput above the roof
     ("goodput llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --checkpoint-bandwidth 0", "more than 0"),
     ("roofline --gemm 128,128,128 --on h100-sxm --bandwidth 1e-320", "more than 0"),
     # power and places
-    ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --site-power 0", "more than 0"),
+    ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --power-limit 0", "more than 0"),
     ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --latency 1us", "light in vacuum"),
     ("sites llama-3-8b --sites 99,200 --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T", "out of range"),
     ("sites llama-3-8b --sites jean-zay,jean-zay --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T", "twice"),
@@ -147,7 +147,7 @@ NO = [  # understood, and the answer is no
     ("roofline --census resnet-50 --on h100-sxm --samples-per-second 1e6", "impossible"),
     ("solve --parameters 30B --on h100-sxm --tokens 2T --gpus 8 --deadline 1", "of the peak"),
     ("sites llama-3-70b --sites jean-zay,lumi --on h100-sxm --gpus 4 --wan-bandwidth 1GB/s --tokens 1T", "no: the model does not fit"),
-    ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --site-power 1kW", "cannot power"),
+    ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --power-limit 1kW", "cannot power"),
     ("money llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),
     ("goodput llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),
     ("lessons llama-3-70b --on h100-sxm --gpus 1 --most 1", "does not fit"),

@@ -131,7 +131,7 @@ def measure(**changes) -> dict[str, float]:
     ring = context.ring(cluster, job, plan, shapes)
 
     def ranks(term) -> float:
-        return one(term.inputs["inner_ranks"]) * one(term.inputs["outer_ranks"])
+        return one(term.inputs.get("inner_ranks", 1.0)) * one(term.inputs.get("outer_ranks", 1.0))  # a rank alone sends nothing
 
     held = {name: memory[name].parts for name in HELD}
     return {

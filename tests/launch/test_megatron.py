@@ -123,6 +123,7 @@ def test_names_may_have_underscores_and_no_dashes():
     [
         ({"recompute_activations": True}, "recompute", "selective:attention"),
         ({"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 4}, "recompute", "every:3"),
+        ({"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 4}, "recompute", "segments:4"),
         (
             {"recompute_granularity": "selective", "recompute_modules": ["core_attn", "layernorm"]},
             "recompute",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ironlaw.law import activations, collectives, cost, flops, kernels, masks, overlap, pipeline, run, states, traffic
+from ironlaw.question import defaults
 
 RNG = np.random.default_rng(11)
 ROWS = 500
@@ -206,7 +207,7 @@ def test_checkpointing_forms_agree_where_they_should():
     simple = activations.checkpointed_simple(layers, interval, 3.0)
     exact = activations.checkpointed_exact(layers, interval, 3.0, 3.0)
     np.testing.assert_allclose(simple, exact)
-    best = activations.checkpointed_simple(layers, activations.optimal_interval(layers), 3.0)
+    best = activations.checkpointed_simple(layers, activations.optimal_interval(layers, 3.0, 3.0), 3.0)
     assert np.all(best <= simple)
     assert best == pytest.approx(2.0 * 48.0**0.5 * 3.0)
 
@@ -368,6 +369,19 @@ def test_rent_by_the_hour_is_rent_by_the_second():
 
 def test_whole_steps_see_all_tokens():
     tokens, batch = whole(1, 1 << 40), whole(1, 1 << 24)
-    count = run.steps(tokens, batch)
+    count = run.steps(tokens, batch, run.UP)
     assert np.all(count * batch >= tokens)
     assert np.all((count - 1) * batch < tokens)
+
+
+def test_roundings_of_steps_differ_by_less_than_one():
+    """Rounded down and up enclose the exact number, and are equal where the batch divides the tokens."""
+    tokens, batch = whole(1, 1 << 40), whole(1, 1 << 24)
+    down, exact, up = (run.steps(tokens, batch, how) for how in (run.DOWN, run.EXACT, run.UP))
+    assert np.all((down <= exact) & (exact <= up) & (up - down <= 1.0))
+    assert np.array_equal(run.steps(batch * down, batch, run.DOWN), run.steps(batch * down, batch, run.UP))
+    np.testing.assert_array_equal(run.ROUNDINGS["exact"] * exact, 0.0)
+
+
+def test_every_rounding_of_a_question_has_a_law():
+    assert tuple(run.ROUNDINGS) == defaults.ROUNDINGS and defaults.ROUNDING == "up"

@@ -159,7 +159,7 @@ def s001_04(i):
 
 def s001_05(i):
     step = run.iron_law(flops.training(i["psi"], i["tokens"]), i["gpus"] * i["peak"], i["mfu"])
-    whole = step * run.steps(i["train_tokens"], i["tokens"])
+    whole = step * run.steps(i["train_tokens"], i["tokens"], run.UP)
     return {"t_step": step, "tokens_s": i["tokens"] / step, "t_train_s": whole, "t_train_days": whole / DAY}
 
 
@@ -218,7 +218,7 @@ def s001_16(i):
 
 
 def s001_18(i):
-    best = activations.optimal_interval(i["L"])
+    best = activations.optimal_interval(i["L"], 1.0, 1.0)
     return {"k_opt": best, "min_factor": activations.checkpointed_simple(i["L"], best, 1.0)}
 
 
@@ -508,7 +508,7 @@ def s003_50(i):
 
 
 def s003_51(i):
-    best = activations.optimal_interval(i["L"])
+    best = activations.optimal_interval(i["L"], 1.0, 1.0)
     nearest = activations.checkpointed_simple(i["L"], round(float(best)), 1.0)
     return {
         "k_opt": best,
@@ -581,7 +581,7 @@ def s004_03(i):
     work = flops.training(i["N"], i["gbs"])
     gpus = math.floor(run.iron_law(work, i["utilized_flops"], 1.0))
     seconds = run.iron_law(work, gpus * i["utilized_flops"], 1.0)
-    steps = run.steps(i["D"], i["gbs"])
+    steps = run.steps(i["D"], i["gbs"], run.DOWN)
     days = steps * seconds / DAY
     years = days / 365.25
     answer = {
@@ -602,7 +602,7 @@ def s004_07(i):
     work = flops.training(i["N"], i["gbs"])
     gpus = math.floor(run.iron_law(work, 395.6e12, 1.0))
     compute = run.iron_law(work, gpus * 395.6e12, 1.0)
-    steps = run.steps(i["D"], i["gbs"])
+    steps = run.steps(i["D"], i["gbs"], run.DOWN)
     return {
         "t_step_ring": step,
         "days_ring": steps * step / DAY,

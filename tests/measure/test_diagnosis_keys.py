@@ -32,6 +32,9 @@ ASKED = {
     "timeline": ["memory_timeline.raw.gz", *RUN],
     "snapshot": ["snapshot.pickle"],
     "suspect": ["suspect.json"],
+    "log against an estimate": (
+        *("megatron_mixtral_16xh100.log", "--model", "mixtral-8x7b", "--on", "h100-sxm", "--gpus", "16", "--seq-len", "2048"),
+    ),
 }
 COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings"}
 

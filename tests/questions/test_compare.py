@@ -119,7 +119,7 @@ def test_inference_counts_no_optimizer():
 
 
 def test_the_default_optimizer_moves_28_bytes():
-    answer = compare("llama-3-70b", on="h100-sxm", gpus=256)
+    answer = compare("llama-3-70b", on="h100-sxm", gpus=256, three_roof="corrected")
     value = next(row["value"] for row in answer["knobs"] if row["knob"] == "--alpha-opt")
     assert value == CASES["S000-12"]["expected"]["bytes_per_param"]
 
@@ -210,17 +210,18 @@ def test_terms_of_one_name_have_one_value():
 
 def test_a_warning_names_accelerators_too_small_for_the_job(capsys):
     assert main(["compare", "llama-3-70b", "--on", "l4", "--gpus", "8"]) == 1
-    assert "does not fit on" in capsys.readouterr().out
+    assert "does not fit: the smallest plan needs" in capsys.readouterr().out
 
 
 def test_the_command(capsys):
     words = ["compare", "llama-3-8b", "--on", "h100-sxm,h200-sxm", "--gpus", "64"]
     assert main(words) == 0
     page = capsys.readouterr().out
-    assert "cheapest per token" in page and "By estimate" in page and "three-roof" in page
+    assert "cheapest per token" in page and "The answer" in page and "three-roof" not in page
     assert main([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert {"prices", "estimate", "three_roofs", "terms", "sources", "headline"} <= set(data)
+    assert {"prices", "estimate", "plans", "network", "storage", "terms", "sources", "headline"} <= set(data)
+    assert "three_roofs" not in data
     assert main([*words, "--explain", "h100-sxm price of a token"]) == 0
     text = capsys.readouterr().out
     assert "gpus price / tokens_per_second" in text and "<-" in text
@@ -240,7 +241,7 @@ def test_a_share_for_each_resource_is_one_share_where_they_are_equal():
 
 
 def test_a_warning_names_what_the_three_roof_model_leaves_out():
-    warnings = " ".join(compare("mixtral-8x7b", on="h100-sxm", gpus=64).warnings)
+    warnings = " ".join(compare("mixtral-8x7b", on="h100-sxm", gpus=64, three_roof="corrected").warnings)
     assert "routing of experts" in warnings
     assert "tensor" in warnings
 
@@ -257,9 +258,10 @@ def test_prices_at_a_given_peak_are_compared_with_costs_at_that_peak():
     asked = {"gpus": 64, "price": "h100-sxm=3.93,h200-sxm=4.33"}
     own = compare("llama-3-8b", on="h100-sxm,h200-sxm", peak="h100-sxm=900TFLOP/s,h200-sxm=1000TFLOP/s", **asked)
     plain = compare("llama-3-8b", on="h100-sxm,h200-sxm", **asked)
-    orders = [next(line for line in answer.headline if line.startswith("USD per PFLOP/s")) for answer in (own, plain)]
-    assert "ranks them" in orders[0] and "by the three-roof model" in orders[0]
-    assert "by estimate" in orders[1]
+    prices = [answer["simple_prices"][0] for answer in (own, plain)]
+    assert [row["price"] for row in prices] == ["USD per PFLOP/s"] * 2
+    assert prices[0]["ranks"] and prices[0]["by"] == "the three-roof model"
+    assert prices[1]["by"] == "estimate"
 
 
 def test_a_peak_above_the_dense_one_is_warned_of(capsys):

@@ -100,7 +100,9 @@ def test_json_has_the_counts_too(ask):
     assert (status, json.loads(out)["nearest_gpus"]) == (2, [8.0, 16.0])
     status, out, _ = ask("compare", "llama-3-8b", "--on", "h100-sxm,a100-sxm-80gb", "--gpus", 9, "--tp", 2, "--json")
     assert status == 2
-    assert sum("accelerators that work are 8 and 16" in line for line in json.loads(out)["headline"]) == 2
+    refused = json.loads(out)["refused"]
+    assert [row["nearest_gpus"] for row in refused] == [[8.0, 16.0]] * 2
+    assert all("accelerators that work are 8 and 16" in row["why_not"] for row in refused)
 
 
 def test_a_count_that_divides_badly_names_its_neighbours_though_a_plan_is_legal():

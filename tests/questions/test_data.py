@@ -92,8 +92,64 @@ def test_the_question_gives_the_numbers_of_the_worked_cases():
 def test_every_worker_prefetches_batches():
     """Errata E003-10: 256 images of 1024 x 1024 x 3 bytes, 4 workers of 2 batches: 6.44 GB, not 2; one batch is 0.805 GB."""
     answer = data(step_time="1s", batch=256, sample_size=1024 * 1024 * 3, transfer_rate="64GB/s", workers=4)
-    assert float(answer["host memory"]) == pytest.approx(6.44e9, rel=1e-3)
-    assert float(answer["host memory"]) / 8 == pytest.approx(0.805e9, rel=1e-3)
+    buffers = {row["buffer"]: row for row in answer["buffers"]}
+    ahead = [buffers[name] for name in ("prefetched", "in preparation")]
+    assert sum(row["batches"] for row in ahead) == 8
+    assert sum(row["memory"] for row in ahead) == pytest.approx(6.44e9, rel=1e-3)
+    assert buffers["in transfer"]["memory"] == pytest.approx(0.805e9, rel=1e-3)
+    assert float(answer["host memory"]) == buffers["together"]["memory"] == 9 * buffers["in transfer"]["memory"]
+
+
+def test_buffers_of_the_training_chapter():
+    """Worked case S003-22: two batches wait, one is prepared, one is copied, 100 MB each: 400 MB. One worker that prefetches three."""
+    answer = data(step_time="10ms", batch=1, sample_size="100MB", workers=1, prefetch_factor=3, transfer_rate="16GB/s")
+    assert [row["batches"] for row in answer["buffers"]] == [2, 1, 1, 4]
+    assert answer["host memory"] == 400e6
+
+
+def test_times_of_a_batch_are_taken_as_given():
+    """t = max(fetch, process, transfer) overlapped, their sum in a row (worked case S003-24); 120 ms to read starve a step of 100 ms."""
+    times = {"step_time": "8ms", "fetch_time": "10ms", "transform_time": "15ms", "transfer_time": "5ms", "workers": 1}
+    orders = {row["order"]: row for row in data(**times)["orders"]}
+    assert (orders["overlapped"]["supply"], orders["serial"]["supply"]) == (pytest.approx(15e-3), pytest.approx(30e-3))
+    late = data(step_time="100ms", fetch_time="120ms", transfer_time="5ms")
+    assert not late.feasible and late["slowest"] == "storage"
+    assert float(late["fed"]) == pytest.approx(100 / 120) and "host memory" not in [term.name for term in late.terms]
+    sized = data(step_time="100ms", batch=32, sample_size="1MB", fetch_time="90ms", transfer_time="5ms", workers=2)
+    assert sized.feasible and float(sized["host memory"]) == 5 * 32e6
+
+
+def test_a_time_and_a_rate_of_the_same_stage_are_refused():
+    with pytest.raises(IronlawError, match="not both"):
+        data(**ASK, fetch_time="5ms", disk="1GB/s")
+    with pytest.raises(IronlawError, match="not both"):
+        data(**ASK, transfer_time="5ms")
+    with pytest.raises(IronlawError, match="--transfer-time"):
+        data(step_time="1s", batch=8, sample_size="1MB", fetch_time="1s")
+
+
+def test_prefetching_hides_what_a_serial_loader_waits_for():
+    """Errata E003-26: 90 s to 55 s is 38.9 % less time and 1.64 times the speed."""
+    found = data(step_time="55s", fetch_time="35s", transfer_time="0s")
+    assert [row["seconds"] for row in found["orders"]] == [55.0, 90.0]
+    assert any("38.9% less time" in line and "1.64 times the speed" in line for line in found.headline)
+    none = data(step_time="55s", fetch_time="35s", transfer_time="0s", prefetch_factor=0)
+    assert float(none["waiting"]) == 35.0  # a batch is made when it is asked for
+
+
+def test_workers_that_keep_up_are_not_promised_where_storage_does_not():
+    slow = data(**ASK, transform_time="30ms", disk="10MB/s")
+    assert float(slow["fed"]) < 0.06
+    line = next(line for line in slow.headline if "worker" in line)
+    assert "would keep up, but storage does not" in line
+    assert "3 workers keep up for" in " ".join(data(**ASK, transform_time="30ms", disk="10GB/s").headline)
+    assert "3 workers keep up for" in " ".join(data(**ASK, transform_time="30ms", workers=1).headline)
+
+
+def test_rates_of_storage_are_named():
+    """3.5 GB/s by datasheet, half of it sustained, a tenth of that at random (errata E003-9)."""
+    found = data(**ASK, disk="3.5GB/s", access_factor=0.1)
+    assert "storage of a node: 3.5 GB/s by datasheet, 1.75 GB/s sustained, 175 MB/s with access factor 0.1" in found.headline
 
 
 def test_serial_stages_add_up_and_overlapped_ones_hide():

@@ -8,16 +8,18 @@ import shlex
 import numpy as np
 import pytest
 
+import ironlaw
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import GRADES, Sourced
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.estimate.answer import answer as estimated
-from ironlaw.law import formats, run, states
+from ironlaw.law import activations, formats, run, states
 from ironlaw.questions.lessons import lessons
 from ironlaw.questions.lessons.options import TABLES
 from ironlaw.questions.lessons.tables import read_numbers
 from ironlaw.questions.lessons.tables.formats import FORMATS
+from ironlaw.terms import scalar
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp32", np.float32), ("fp16", np.float16)])
@@ -143,7 +145,7 @@ def test_joules_of_a_step_are_bytes_times_their_energy():
         ({"shares": "0.1"}, "no effect without --table communication-tax"),
         ({"table": "communication-tax", "shares": "1.5"}, "100 %"),
         ({"table": "communication-tax", "model": "llama-3-8b"}, "missing option --on"),
-        ({"table": "fallacies", "gpus": 8}, "leave out --gpus"),
+        ({"table": "fallacies", "gpus": 8}, "it sets --gpus itself"),
         ({"table": "joules", "model": "llama-3-8b", "on": "h100-sxm"}, "missing option --gpus"),
         ({"table": "formats", "on": "nosuch"}, "unknown accelerator"),
         ({"table": "format"}, "formats"),
@@ -171,3 +173,92 @@ def test_the_command_prints_every_table(name, capsys):
     assert "=" in capsys.readouterr().out
     assert main(["lessons", "--table", name, "--format", "csv"]) == 0
     assert capsys.readouterr().out
+
+
+EXERCISE = "hidden_size=5120,num_hidden_layers=40,num_attention_heads=40,intermediate_size=20480,vocab_size=50257,gated_mlp=off,dropout=on"
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@pytest.mark.parametrize("sp", ["on", "off"])
+@pytest.mark.parametrize("micro", [1, 8])
+def test_a_layer_of_the_table_is_the_textbooks_where_attention_is_not_fused(tp, sp, micro):
+    asked = {"tp": tp, "sp": sp, "seq_len": 4096, "micro_batch_size": micro, "flash_attention": "off"}
+    found = lessons(EXERCISE, table="checkpoints", **asked)
+    assert scalar(found["one layer"]) == pytest.approx(scalar(found["one layer, textbook"]), rel=1e-12)
+    rows = {row["how"]: row for row in found["checkpoints"]}
+    layer, boundary = scalar(found["one layer"]), scalar(found["one checkpoint"])
+    assert rows["none"]["exact"] == pytest.approx(40 * layer)
+    assert rows["segments:4"]["exact"] == pytest.approx(float(activations.checkpointed_exact(40, 4, layer, boundary)))
+    best = min((row for row in rows.values() if row["interval"]), key=lambda row: row["exact"])
+    assert best["interval"] == max(round(float(activations.optimal_interval(40, layer, boundary))), 1)
+
+
+def test_checkpoints_of_a_plan_are_its_estimates_with_the_plan_held():
+    plan = {"on": "h100-sxm", "gpus": 8, "tp": 2, "pp": 2, "vpp": 1, "zero": 1, "micro_batch_size": 1, "global_batch_size": 64}
+    rows = {row["how"]: row for row in lessons("llama-3-8b", table="checkpoints", **plan)["checkpoints"]}
+    for how in ("none", "full", "segments:4"):
+        group = ironlaw.estimate("llama-3-8b", **plan, recompute=how)
+        assert (rows[how]["device"], rows[how]["seconds"]) == (group.device_bytes[0], group.step_seconds[0])
+    assert rows["none"]["interval"] is None and rows["full"]["checkpoints"] == 16.0  # of 32 layers on two stages
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32", "fp16"])
+def test_static_memory_of_adam_is_16_bytes_in_every_wide_precision(precision):
+    found = lessons(table="optimizers", parameters="7B", precision=precision)
+    rows = {row["optimizer"]: row for row in found["optimizers"]}
+    assert rows["adamw"]["static"] == 16.0 and rows["adamw"]["traffic"] == 28.0
+    memory = {row["optimizer"]: row for row in found["memory"]}
+    assert memory["adamw"]["static"] == 112e9 == float(states.training_static(7e9)) and memory["adamw"]["states"] == 56e9
+    for name, row in memory.items():
+        assert row["static"] == pytest.approx(7e9 * rows[name]["static"])
+    assert [rows[name]["textbook"] for name in ("sgd", "momentum", "rmsprop", "adamw")] == [2, 3, 4, 5]
+    assert [rows[name]["multiple"] for name in ("sgd", "momentum", "rmsprop", "adamw")] == [1, 2, 2, 3]
+
+
+def test_the_optimizers_of_a_model_count_its_parameters():
+    rows = {row["optimizer"]: row for row in lessons("gpt-2-xl", table="optimizers")["memory"]}
+    assert rows["adamw"]["gigabytes"] == pytest.approx(16 * 1.5576, rel=1e-3)
+    assert rows["8-bit galore"]["static"] < rows["galore"]["static"] < rows["adamw-bf16"]["static"]
+
+
+@pytest.mark.parametrize("name", ["rmsprop", "lion"])
+def test_optimizers_with_one_moment_hold_as_much_as_momentum(name):
+    ask = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "full"}
+    sizes = [ironlaw.estimate(**ask, optimizer=optimizer).device_bytes[0] for optimizer in (name, "momentum", "adamw")]
+    assert sizes[0] == sizes[1] < sizes[2]
+
+
+def test_eras_take_a_share_of_the_peak_a_grid_and_a_pue():
+    asked = {"price": 2, "grid": 100, "pue": 1.0}
+    first, second = ({row["run"]: row for row in lessons(table="eras", mfu=mfu, **asked)["eras"]} for mfu in (0.25, 0.5))
+    for name in ("today", "joules", "kg_co2e"):
+        assert first["GPT-3 175B"][name] == pytest.approx(2 * second["GPT-3 175B"][name])
+    row = second["GPT-3 175B"]
+    assert row["kg_co2e"] == pytest.approx(row["joules"] / 3.6e6 * 0.1)
+
+
+def test_accumulation_costs_time_money_energy_and_carbon():
+    cheap, dear = ({row["key"]: row for row in lessons(table="fallacies", price=price, grid=100)["fallacies"]} for price in (1, 3))
+    assert dear["accumulation"]["usd"] == pytest.approx(3 * cheap["accumulation"]["usd"])
+    row = cheap["accumulation"]
+    for name in ("usd", "joules", "kg_co2e"):
+        assert row[f"{name}_accumulated"] / row[name] == pytest.approx(1 + row["longer"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"table": "optimizers", "tp": 2}, "--tp has no effect on it; it takes MODEL, --parameters, --precision"),
+        ({"table": "optimizers", "model": "gpt-2", "parameters": "7B"}, "not both"),
+        ({"table": "formats", "model": "gpt-2"}, "MODEL has no effect"),
+        ({"table": "eras", "tp": 2}, "--tp has no effect"),
+        ({"table": "checkpoints", "model": "gpt-2", "recompute": "full"}, "it sets --recompute itself"),
+        ({"table": "communication-tax", "tp": 2}, "with MODEL also the options of an estimate"),
+        ({"table": "checkpoints"}, "missing MODEL"),
+        ({"parameters": "7B"}, "no effect without --table optimizers"),
+        ({"data_bound_below": "50%"}, "without --gpu-utilization"),
+    ],
+)
+def test_options_that_a_table_does_not_read_are_refused_by_name(asked, says):
+    with pytest.raises(IronlawError, match=says):
+        lessons(**asked)

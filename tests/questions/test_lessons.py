@@ -14,7 +14,7 @@ from ironlaw.errors import IronlawError
 from ironlaw.questions.lessons import lessons
 from ironlaw.questions.lessons.advice import CLASSES
 from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
-from ironlaw.questions.lessons.techniques import TECHNIQUES
+from ironlaw.questions.lessons.techniques import CAPACITY, ROOFS, TECHNIQUES
 from ironlaw.terms import BOUNDS
 
 CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_lessons.json").read_text(encoding="utf-8"))}
@@ -38,11 +38,12 @@ def test_the_flowchart_of_utilisation():
     assert read == case["expected"]["answers"]
 
 
-def test_every_roof_has_a_class_and_every_technique_a_term_of_the_iron_law():
-    assert set(CLASSES) == set(BOUNDS)
+def test_every_roof_has_a_class_and_every_technique_names_the_roofs_it_lowers():
+    assert set(CLASSES) == set(BOUNDS) == set(ROOFS) - {CAPACITY}
     for technique in TECHNIQUES:
         assert technique.moves in ("operations", "peak", "efficiency", "memory") and technique.axis in ("algorithm", "machine", "data")
-        assert set(technique.roofs) <= set(BOUNDS)
+        assert technique.lowers and set(technique.lowers) <= set(ROOFS)
+        assert technique.moves != "memory" or CAPACITY in technique.lowers
     assert len({t.name for t in TECHNIQUES}) == len(TECHNIQUES)
 
 
@@ -52,10 +53,11 @@ def test_a_gain_is_that_of_the_estimate_of_the_changed_plan(answer):
     assert row["gain"] == pytest.approx(rates[1] / rates[0] - 1.0, rel=1e-12)
 
 
-def test_gains_stay_below_amdahls_bound(answer):
-    for row in answer["techniques"]:
-        if row["gain"] is not None and row["at_best"] is not None and row["moves"] == "efficiency":
-            assert row["gain"] <= row["at_best"] + 1e-9, row
+def test_time_stays_above_amdahls_bound(answer):
+    bounded = [row for row in answer["techniques"] if row["at_best"] is not None and row["moves"] == "efficiency"]
+    assert bounded
+    for row in bounded:
+        assert 0.0 <= row["at_best"] - 1e-9 <= row["ratio"], row
 
 
 def test_the_total_gain_is_the_product_of_the_gains_of_the_steps(answer):
@@ -63,22 +65,98 @@ def test_the_total_gain_is_the_product_of_the_gains_of_the_steps(answer):
     for step in answer["composed"]:
         together *= 1.0 + step["gain"]
         assert step["together"] == pytest.approx(together - 1.0, rel=1e-9)
+        assert step["memory"] <= 1.0
     assert [s["step"] for s in answer["composed"]] == list(range(1, len(answer["composed"]) + 1))
-    assert answer["composed"][0]["technique"] == next(t["technique"] for t in answer["techniques"] if t["fits"])
+    assert answer["composed"][0]["technique"] == next(t["technique"] for t in answer["techniques"] if t["fits"] and not t["training"])
+
+
+def test_money_energy_and_carbon_of_tokens_go_with_their_time(answer):
+    """With as many accelerators, each is the plan's times the time per token."""
+    base = answer["base"]
+    for row in answer["techniques"]:
+        for name in ("usd", "joules", "kg_co2e"):
+            assert row[name] == pytest.approx(base[name] * row["ratio"], rel=1e-9)
+    run = ironlaw.estimate("llama-3-70b", **ASK, zero=1, tokens="1T").row(0)["run"]
+    assert base["usd"] == pytest.approx(run["usd"] / 1e6, rel=1e-5) and base["joules"] == pytest.approx(run["kwh"] * 3.6, rel=1e-5)
+
+
+def test_mixed_precision_is_far_the_best_of_a_model_in_fp32():
+    """The A100 multiplies bf16 16 times as fast as fp32 outside tensor cores (312 and 19.5 TFLOP/s)."""
+    answer = lessons("gpt-2-xl", on="a100-sxm-80gb", gpus=8, precision="fp32", global_batch_size=512)
+    first = answer["techniques"][0]
+    assert first["technique"] in ("precision bf16", "precision fp16") and 1 / 16 < first["ratio"] < 0.15
+    assert "times the tokens/s" in answer.headline[1] and "precision" in answer.headline[1]
+    assert answer["composed"][0]["technique"] == first["technique"]
+
+
+def test_the_plan_is_held_while_one_technique_changes(answer):
+    """Recomputation off on the same mesh needs as much more memory as two estimates of that mesh say."""
+    row = next(t for t in answer["techniques"] if t["technique"] == "no recomputation")
+    sizes = [ironlaw.estimate("llama-3-70b", **{**ASK, "recompute": how}, zero=1).device_bytes[0] for how in ("full", "none")]
+    assert row["saved"] == pytest.approx(sizes[0] - sizes[1], rel=1e-12) and row["saved"] < -10 * 2**30
+
+
+def test_prefetch_is_tried_where_the_question_describes_a_loader():
+    ask = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "global_batch_size": 64, "most": 1}
+    without = lessons("llama-3-8b", **ask)
+    assert "no input pipeline" in next(row["why_not"] for row in without["not_tried"] if row["technique"] == "prefetch of batches")
+    waits = lessons("llama-3-8b", **ask, stages="serial", transform_time="100ms", workers=1)
+    row = next(t for t in waits["techniques"] if t["technique"] == "prefetch of batches")
+    step = without["base"]["seconds"]
+    assert waits["base"]["waiting"] == pytest.approx(8 * 0.1, rel=0.01)  # 8 samples of an accelerator, one after the other
+    assert row["seconds"] == pytest.approx(max(step, 8 * 0.1), rel=0.01) and row["lowers"] == "data"
+    assert {r["roof"]: r["share"] for r in waits["roofs"]}["data"] == pytest.approx(0.8 / (step + 0.8), rel=0.02)
+    workers = lessons("llama-3-8b", **ask, transform_time="10s", workers=1)["techniques"][0]
+    assert workers["technique"] == "as many loader workers as needed" and workers["change"]["workers"] == -(-80 // step)
+
+
+def test_what_changes_the_training_is_marked_and_left_out_of_the_composition(answer):
+    marked = {t.name for t in TECHNIQUES if t.trains}
+    assert {"8-bit Adam", "adapters (LoRA)", "adapters on nf4 weights (QLoRA)", "batch doubled by accumulation"} <= marked
+    assert {row["technique"] for row in answer["techniques"] if row["training"]} <= marked
+    assert not marked & {step["technique"] for step in answer["composed"]}
+
+
+def test_seventy_billion_on_eight_40_gb_accelerators_finds_qlora():
+    answer = lessons("llama-3-70b", on="a100-sxm-40gb", gpus=8)
+    rows = {row["technique"]: row for row in answer["techniques"]}
+    assert rows["adapters on nf4 weights (QLoRA)"]["fits"] and "QLoRA" in " ".join(answer.headline)
+    fits = [row["fits"] for row in answer["techniques"]]
+    assert fits == sorted(fits, reverse=True)
+    left = [row["device"] for row in answer["techniques"] if not row["fits"]]
+    assert left == sorted(left)
+
+
+def test_the_fewest_techniques_that_fit_are_found():
+    """Seven billion parameters on 24 GB: neither adapters nor anything else is enough, adapters with another one are."""
+    answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none")
+    assert not any(row["fits"] for row in answer["techniques"])
+    together = answer["combinations"]
+    assert together and all(row["fits"] and row["technique"].count(" + ") == 1 for row in together)
+    assert all(row["training"] == "yes" and "adapters" in row["technique"] for row in together)
+    assert together[0]["device"] < 24 * 2**30
+
+
+def test_a_technique_that_is_not_tried_has_its_reason(answer):
+    reasons = {row["technique"]: row["why_not"] for row in answer["not_tried"]}
+    assert "no nvfp4" in reasons["precision nvfp4"] and "flash attention keeps no scores" in reasons["selective recomputation"]
+    assert all(reasons.values())
+    plain = lessons("llama-3-70b", **{**ASK, "recompute": "none"}, zero=1, flash_attention="off")
+    assert next(t for t in plain["techniques"] if t["technique"] == "selective recomputation")["saved"] > 0
 
 
 def test_techniques_that_set_the_same_option_conflict(answer):
     rows = {t["technique"]: t for t in answer["techniques"]}
-    assert "selective recomputation" in rows["no recomputation"]["clashes"]
-    assert "no recomputation" in rows["selective recomputation"]["clashes"]
+    assert "norms and activations recomputed" in rows["no recomputation"]["clashes"]
+    assert "no recomputation" in rows["norms and activations recomputed"]["clashes"]
 
 
 def test_seven_billion_on_24_gb():
     """Weights, gradients and states of 7B parameters are 112 GB: the headline names what alone makes them fit in 24 GB, if anything."""
     answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none")
     assert "does not fit" in answer.headline[1]
-    freed = {t["technique"]: t["memory"] for t in answer["techniques"] if t["memory"] is not None}
-    assert freed["optimizer in the host"] < freed["8-bit Adam"] < 0
+    freed = {t["technique"]: t["saved"] for t in answer["techniques"]}
+    assert freed["optimizer in the host"] > freed["8-bit Adam"] > 0
 
 
 def test_accumulation_saves_memory_and_no_money():
@@ -142,5 +220,5 @@ def test_flash_attention_is_tried_where_it_is_off_and_only_there():
     off = lessons("llama-3-8b", flash_attention="off", **plan)
     on = lessons("llama-3-8b", **plan)
     names = [[row["technique"] for row in answer.tables[0].rows] for answer in (off, on)]
-    assert names[0][0] == "flash attention"
+    assert "flash attention" in names[0][:3]
     assert "flash attention" not in names[1]

@@ -25,7 +25,7 @@ DAY, YEAR = 86400.0, 365.25 * 86400.0
 CASES = {case["id"]: case for case in json.loads((paths.DATA / "oracle_sites.json").read_text(encoding="utf-8"))}
 ASK = {
     "model": "llama-3-8b", "sites": "jean-zay,el-capitan", "on": "h100-sxm", "gpus": 128, "wan_bandwidth": "10GB/s",
-    "tokens": "1T", "global_batch_size": 512, "seq_len": 8192, "tp": 1, "pp": 1, "price": 2.0,
+    "tokens": "1T", "global_batch_size": 512, "seq_len": 8192, "tp": 1, "pp": 1, "price": 2.0, "wan_efficiency": 1,
 }  # fmt: skip
 
 
@@ -188,15 +188,16 @@ def test_each_site_has_its_own_grid_and_uneven_sites_their_share():
 
 
 def test_a_site_with_too_little_power_is_warned_of():
-    assert any("jean-zay has 50 kW" in warning for warning in answer(site_power="50kW,1MW").warnings)
+    assert any("jean-zay has 50 kW" in warning for warning in answer(power_limit="50kW,1MW").warnings)
     assert not any("draw" in warning for warning in answer().warnings)
 
 
-def test_values_per_site_stay_with_their_site_on_the_ring():
-    """The ring orders the sites differently from the question."""
+def test_values_per_site_stay_with_their_site():
+    """The ring orders the sites differently from the question; the tables do not."""
     asked = ["jean-zay", "el-capitan", "alps", "frontier"]
-    found = answer(sites=asked, gpus="64,128,192,256", global_batch_size=640, site_power="1MW,2MW,3MW,4MW")
-    assert [row["site"] for row in found["by_site"]] != asked
+    found = answer(sites=asked, gpus="64,128,192,256", global_batch_size=640, power_limit="1MW,2MW,3MW,4MW")
+    assert [row["site"] for row in found["by_site"]] == asked
+    assert [row["link"].split(" - ")[0] for row in found["links"]] != asked
     for row in found["by_site"]:
         at = asked.index(row["site"]) + 1
         assert (row["gpus"], row["limit"]) == (64.0 * at, 1e6 * at)
@@ -210,7 +211,7 @@ def test_the_simplified_step_is_six_flop_a_parameter_and_token():
 
 def test_the_ring_has_the_shortest_longest_link():
     asked = read_places("jean-zay,el-capitan,lumi,frontier", "--sites")
-    order = [place.name for place in order_ring(bind_places(asked, None, ()))]
+    order = [place.name for place in order_ring(bind_places(asked, ()))]
     assert order.index("frontier") in (order.index("el-capitan") - 1, order.index("el-capitan") + 1)
 
 
@@ -256,12 +257,13 @@ def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
         ({"fragments": 2}, "at most one piece a step"),
         ({"every": 10, "fragments": 5, "beside": 3}, "before the next"),
         ({"exchange": "pipe"}, "--shared-bandwidth"),
-        ({"grid": "france"}, "--grid"),
+        ({"grid": "france,norway,spain"}, "3 values for 2 sites"),
+        ({"grid": "oslo=norway"}, "site of --grid"),
         ({"mfu": 0.4}, "--tp"),
         ({"gradients": "bf61"}, "bf16"),
         ({"wan_bandwidth": "0GB/s"}, "more than 0"),
         ({"wan_bandwidth": "10GB"}, "expected B/s"),
-        ({"site_power": "0MW"}, "more than 0"),
+        ({"power_limit": "0MW"}, "more than 0"),
         ({"model_of": "ten-sites"}, "leave out"),
         ({"sites": [("a", "b")]}, "not a LAT,LON"),
         ({"gpus": []}, "empty"),

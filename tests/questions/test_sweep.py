@@ -87,7 +87,9 @@ def test_a_row_without_a_plan_gives_the_reason_and_the_rest_is_answered():
     ("more", "error", "word"),
     [
         ({}, QuestionError, "--gpus"),
-        ({"gpus": 64, "accumulate": "1,2"}, QuestionError, "--mfu"),
+        ({"gpus": 64, "accumulate": "1,2", "global_batch_tokens": "1M"}, QuestionError, "--global-batch-tokens"),
+        ({"gpus": 64, "accumulate": "1,2", "sites": 2}, QuestionError, "--sites"),
+        ({"accumulate": "1,2"}, QuestionError, "--gpus"),
         ({"gpus": 64, "mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M"}, QuestionError, "either"),
         ({"mfu": 0.4, "step_time": "1s"}, QuestionError, "--global-batch-tokens"),
         ({"mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M", "tp": 2}, QuestionError, "--tp"),
@@ -120,3 +122,39 @@ def test_steps_are_whole_and_the_last_tokens_are_not_dropped():
     by_hand = sweep(parameters=8e9, on="h100-sxm", gpus=64, tokens=200e9, global_batch_tokens=2**21, mfu=0.4)
     for answer in (estimated, by_hand):
         assert answer.tables[0].rows[0]["steps"] == math.ceil(200e9 / 2**21)
+
+
+PRINTED = {
+    "parameters": "70B",
+    "on": "h100-sxm",
+    "tokens": "1.4T",
+    "global_batch_tokens": "8192,1M",
+    "step_time": "1s",
+    "mfu": 0.4,
+    "price": 2,
+}
+
+
+def test_rounding_down_prints_the_study_of_ten_sites_as_it_is():
+    """8 and 1,061 accelerators, steps rounded down: 1.4e12 // 8192 and 1.4e12 // 1e6; a step of 8,192 tokens takes 1.087 s."""
+    rows = sweep(**PRINTED, rounding="down")["rows"]
+    assert [(row["gpus"], row["steps"]) for row in rows] == [(8.0, 170_898_437.0), (1061.0, 1_400_000.0)]
+    assert rows[0]["step"] == pytest.approx(1.087, rel=1e-3)
+
+
+def test_roundings_of_a_sweep_by_estimate_differ_by_a_step():
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "tokens": "1.0001B", "global_batch_tokens": "1Mi"}
+    up, down, exact = (sweep(**asked, rounding=how)["rows"][0] for how in ("up", "down", "exact"))
+    assert (up["steps"], down["steps"]) == (954.0, 953.0)  # 1.0001e9 / 2**20 = 953.77
+    assert exact["steps"] == pytest.approx(1.0001e9 / 2**20)
+    for row in (up, down, exact):
+        assert row["seconds"] == pytest.approx(row["steps"] * row["step"]) and row["usd"] / row["seconds"] == pytest.approx(
+            up["usd"] / up["seconds"]
+        )
+    default = sweep(**asked)
+    assert default["rows"][0] == up and {"name": "rounding of steps", "value": "up", "origin": "default"} in default.assumptions
+
+
+def test_a_step_too_small_for_one_accelerator_is_refused_rounded_down():
+    with pytest.raises(ValueRangeError, match="--rounding up"):
+        sweep(**PRINTED | {"global_batch_tokens": "100"}, rounding="down")

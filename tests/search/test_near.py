@@ -9,6 +9,8 @@ import pytest
 
 import ironlaw
 from ironlaw.cli.main import main
+from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.question.defaults import NEAR, NEAR_PLANS
 from ironlaw.report.search import page
 from ironlaw.search.as_data import search_data
@@ -259,3 +261,16 @@ def test_one_node_less_looks_beyond_the_next_counts():
     found = ironlaw.search("llama-3-8b", on="h100-sxm", gpus=128, global_batch_size=128, fix="tp=1,pp=1,cp=1")
     less = search_data(found)["one_less"]
     assert (less["gpus"], less["why"], less["same_batch"]["gpus"]) == (120, "divides", 64)
+
+
+def test_a_count_without_a_legal_plan_is_known_from_the_rules():
+    """Overlapped experts need chunks in a pipeline: with pp 2 and one chunk the rows of the mesh are legal and none of their plans is."""
+    fix = "pp=2,vpp=1,overlap_ep=on,ep=8"
+    setting = ironlaw.search("mixtral-8x7b", on="h100-sxm", gpus=32, global_batch_size=128, fix=fix).settings[0]
+    task = setting.task()
+    assert task.mesh.rows
+    assert not any_legal(task)
+    assert best_plan([task]) is None
+    chunks = ironlaw.search("mixtral-8x7b", on="h100-sxm", gpus=32, global_batch_size=128, fix="pp=2,vpp=4,overlap_ep=on,ep=8").settings[0]
+    assert any_legal(chunks.task())
+    assert best_plan([chunks.task()]) is not None

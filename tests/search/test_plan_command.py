@@ -429,7 +429,7 @@ def test_a_goal_that_costs_nothing_is_no_division_by_zero(ask, free, goal, words
 
 
 def test_an_empty_list_of_counts_is_refused(ask, tmp_path):
-    with pytest.raises(IronlawError, match=r"--gpus is .*, must be one or more counts"):
+    with pytest.raises(IronlawError, match=r"gpus is .*, must be one or more counts"):
         ironlaw.search("llama-3-8b", on="h100-sxm", gpus=[])
     (tmp_path / "question.toml").write_text('model = "llama-3-8b"\non = "h100-sxm"\ngpus = []\n')
     status, out, err = ask("plan", tmp_path / "question.toml")

@@ -226,7 +226,9 @@ def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     if r.random() < 0.2:
         space["etp"] = [1, 2]
     if r.random() < 0.8:
-        space["recompute"] = r.sample(("none", "selective", "every:2", "full", "share:0.3", "selective:attention"), r.randint(1, 3))
+        space["recompute"] = r.sample(
+            ("none", "selective", "every:2", "full", "segments:3", "share:0.3", "selective:attention"), r.randint(1, 3)
+        )
     if r.random() < 0.8:
         space["zero"] = some((0, 1, 2, 3), 3)
     switches = [s for s in SWITCHES if not (on.startswith("tpu") and s.startswith("offload"))]
@@ -668,9 +670,9 @@ def of_file(tmp_path: Any, text: str, **more: Any) -> Any:
         ("tp = 1e30", ValueRangeError, "whole number"),
         ("tp = true", ValueRangeError, "number"),
         ("tp = [1, 'x']", IronlawError, "'x'"),
-        ("tp = [[1, 2]]", IronlawError, "count"),
-        ("tp = {a = 1}", IronlawError, "count"),
-        ("tp = 1979-05-27", IronlawError, "count"),
+        ("tp = [[1, 2]]", IronlawError, "whole number"),
+        ("tp = {a = 1}", IronlawError, "whole number"),
+        ("tp = 1979-05-27", IronlawError, "whole number"),
         ("tp = 'all'", ValueRangeError, "pp, dp_replicate, dp_shard"),
         ("recompute = 'all'", ValueRangeError, "can be all"),
         ("recompute = ['every:0']", UnknownNameError, "every:2"),
@@ -711,7 +713,7 @@ def test_a_space_that_is_no_file_is_refused(name, tmp_path):
         ({"forbid": "tp=1,"}, "AXIS=VALUE"),
         ({"fix": "tp>8"}, "comparisons"),
         ({"fix": "tp=8,tp=4"}, "twice"),
-        ({"fix": "tp=two"}, "count"),
+        ({"fix": "tp=two"}, "whole number"),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
-from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Node, PriceList, Site
+from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Grid, Node, PriceList, Site
 from ironlaw.catalog.sourced import Source
 from ironlaw.errors import IronlawError
 
@@ -163,12 +163,21 @@ def _check_prices(record: PriceList, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 def _check_site(record: Site, folders: tuple[str, ...]) -> Iterator[str]:
-    """Find a site with an impossible place, no power, or an unknown grid."""
+    """Find a site with an impossible place, no power, an unlikely price of electricity, or an unknown grid."""
     if not (-90.0 <= record.latitude <= 90.0 and -180.0 <= record.longitude <= 180.0):
         yield f"latitude {record.latitude}, longitude {record.longitude} is not on Earth"
     if record.power is not None and record.power.value <= 0.0:
         yield "power is 0: leave it out where it is unknown"
+    if record.electricity_price is not None and not 0.005 <= record.electricity_price.value * 3.6e6 <= 1.0:
+        yield f"electricity_price {record.electricity_price.text} is unlikely: 0.005 to 1 USD/kWh, or leave it out"
     yield from _check_reference(record.grid, "grids", "grid", folders)
+
+
+def _check_grid(record: Grid, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find hourly values that are not one for each hour of the day."""
+    del folders
+    if record.hourly and set(record.hourly) != {str(hour) for hour in range(24)}:
+        yield 'hourly must have the keys "0" to "23"'
 
 
 def _check_calibration(record: Calibration, folders: tuple[str, ...]) -> Iterator[str]:
@@ -199,5 +208,6 @@ _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
     "models": _check_model,
     "prices": _check_prices,
     "sites": _check_site,
+    "grids": _check_grid,
     "calibration": _check_calibration,
 }

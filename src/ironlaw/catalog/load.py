@@ -18,7 +18,7 @@ import tomli  # compiled: three times as fast as tomllib, on every start
 from ironlaw import units
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
-from ironlaw.catalog.sourced import GRADES, Source, Sourced
+from ironlaw.catalog.sourced import GRADES, READING, Source, Sourced, make_sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnitError, UnknownNameError, nearest_names, quote
 from ironlaw.files import is_there
 
@@ -144,9 +144,27 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
     )
 
 
-@cache
 def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     """The record of ``kind`` called ``name`` (or an alias of it), an instance of ``KINDS[kind]``."""
+    reading = READING.get()
+    if reading is None:
+        return _record(kind, name, folders)
+    key = (kind, name, folders)
+    if key not in reading.records:
+        found = reading.records[key] = _decode_file(kind, name, folders)
+        if isinstance(plain := getattr(found, "source", None), Source):  # of its numbers without a unit, such as a model's sizes
+            reading.sources[plain] = None
+    return reading.records[key]
+
+
+@cache
+def _record(kind: str, name: str, folders: tuple[str, ...]) -> Any:
+    """The record of a name, decoded once."""
+    return _decode_file(kind, name, folders)
+
+
+def _decode_file(kind: str, name: str, folders: tuple[str, ...]) -> Any:
+    """The record of a name from its file."""
     path = _locate(kind, name, folders)
     return decode(kind, path.stem, completed(kind, read_file(path), str(path), folders), str(path))
 
@@ -319,7 +337,7 @@ def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str,
     if not least <= value < float("inf"):
         raise CatalogError(f"{where}: {at} is {item['value']!r}, must be finite and at least {least:g}")
     source = _look_up(item.get("source"), sources, where, at)
-    return Sourced(value, unit, str(item["value"]), source, str(item.get("note", "")))
+    return make_sourced(value, unit, str(item["value"]), source, str(item.get("note", "")))
 
 
 def _look_up(key: Any, sources: dict[str, Source], where: str, at: str) -> Source:

@@ -30,6 +30,10 @@ class Accelerator(Record):
     pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
     c2c_bandwidth: Sourced | None = quantity("B/s", required=False)  # coherent link to host memory, faster than PCIe
     sm_count: Sourced | None = quantity("1", required=False)
+    shared_memory_capacity: Sourced | None = quantity("B", required=False)  # of all multiprocessors
+    shared_memory_bandwidth: Sourced | None = quantity("B/s", required=False)
+    l2_capacity: Sourced | None = quantity("B", required=False)
+    l2_bandwidth: Sourced | None = quantity("B/s", required=False)
     memory_bus_width: Sourced | None = quantity("1", required=False)
     memory_data_rate: Sourced | None = quantity("B/s", required=False)
     peak_sparse: dict[str, Sourced] = quantities("FLOP/s")
@@ -63,12 +67,15 @@ class Node(Record):
 
 
 class Fabric(Record):
-    """The network between nodes: line rate of one NIC, one direction, and latency."""
+    """The network between nodes: line rate of one NIC, one direction, and latency; its switches, where it is a fat tree."""
 
     kind: str  # infiniband | roce | efa | ethernet
     nic_bandwidth: Sourced = quantity("B/s")
     latency: Sourced = quantity("s")
     calibration: str = "fabric"
+    switch_radix: Sourced | None = quantity("1", required=False)  # ports of a switch at the NIC's rate; absent: no fat tree, or not known
+    switch_power: Sourced | None = quantity("W", required=False)  # of one switch at most, with its transceivers
+    rail_optimised: bool = False  # NICs of one position in all nodes share leaf switches
 
 
 class Price(Schema):
@@ -90,26 +97,29 @@ class PriceList(Record):
 
 
 class Grid(Record):
-    """A power grid: carbon emitted per energy delivered, in a named year."""
+    """A power grid: carbon emitted per energy delivered, in a named year, and by hour where that is known."""
 
     year: int
     intensity: Sourced = quantity("kg/J")
+    hourly: dict[str, Sourced] = quantities("kg/J")  # of every hour of the day in UTC, "0" to "23"
 
 
 class Site(Record):
-    """A data centre: its place, its power grid, and its power."""
+    """A data centre, or a city with data centres: its place, its power grid, its price of electricity, and its power."""
 
     latitude: float  # degrees north
     longitude: float  # degrees east
     grid: str
     power: Sourced | None = quantity("W", required=False)  # for machines and cooling; absent: unknown
+    electricity_price: Sourced | None = quantity("USD/J", required=False)  # of large consumers there; absent: unknown
 
 
 class Fibre(Record):
-    """A kind of fibre between sites: speed of light in it, and length over the distance."""
+    """A kind of fibre between sites: speed of light in it, length over the distance, and what of its rate carries data."""
 
     index: Sourced = quantity("1")  # group index: speed of light in vacuum over that in the fibre
     route_factor: Sourced = quantity("1")  # length of the fibre over the distance on the ground
+    efficiency: Sourced = quantity("1")  # share of the line rate that data takes
 
 
 class MeasuredPower(Schema):

@@ -26,6 +26,7 @@ def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:
     ctx.obj = load.given_folders(catalog)
 
 
+CODES = ("sites",)  # kinds whose other names are codes that people look for, such as the regions of clouds
 LISTS = ("terms", "options")  # what else has a list: the names of explained terms, and of options
 
 
@@ -61,7 +62,8 @@ def _list_kind(kind: str, folders: tuple[str, ...], form: Form) -> int:
         rows = _terms(folders) if kind == "terms" else _options()
     else:
         kind = _read_kind(kind) or kind
-        rows = [{"name": name, "is": load.record(kind, name, folders).title} for name in load.names(kind, folders)]
+        codes = _list_codes(kind, folders)
+        rows = [{"name": name, "is": load.record(kind, name, folders).title + codes.get(name, "")} for name in load.names(kind, folders)]
     if form.name == "json":
         sys.stdout.write(json.dumps({kind: [row["name"] for row in rows]}, indent=1) + "\n")
     elif form.name == "table":
@@ -72,6 +74,14 @@ def _list_kind(kind: str, folders: tuple[str, ...], form: Form) -> int:
     else:
         _print_rows(kind, rows, form)
     return 0
+
+
+def _list_codes(kind: str, folders: tuple[str, ...]) -> dict[str, str]:
+    """The other names of each record in brackets, for kinds whose other names are codes."""
+    by_name: dict[str, list[str]] = {}
+    for spelling, name in load.aliases(folders)[kind].items() if kind in CODES else ():
+        by_name.setdefault(name, []).append(spelling)
+    return {name: f" ({', '.join(codes)})" for name, codes in by_name.items()}
 
 
 def _print_rows(name: str, rows: list[dict[str, str]], form: Form) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import complete_files
 from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
-from ironlaw.question.options import OPTIONS, Option
+from ironlaw.question.options import OPTIONS, TOKENS_PER_SECOND, Option
 
 _EXAMPLES = """
 \b
@@ -21,12 +22,14 @@ Examples:
   ironlaw diagnose rank0.json.gz --model llama-3-8b --on h100-sxm --gpus 8 --micro-batch-size 2
   ironlaw diagnose rank0.json.gz --against estimate.json   (a saved `ironlaw estimate --json`)
   ironlaw diagnose train.log --on v100-sxm-32gb
+  ironlaw diagnose train.log --model llama-3-8b --on h100-sxm --gpus 64   (ranks what could explain the time)
+  ironlaw diagnose --tokens-per-second 150k --model llama-2-7b --on h100-sxm --gpus 64
   ironlaw diagnose trace.json.gz --keep --label before     (then: ironlaw runs compare before after)
 """
 
 
 @click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...", shell_complete=complete_files)
+@click.argument("files", nargs=-1, metavar="FILE|FOLDER...", shell_complete=complete_files)
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )
@@ -40,6 +43,7 @@ Examples:
     "--time-unit", default="us", metavar="us|ms|ns", help="unit of ts and dur in a Chrome trace (default: us, as the format specifies)"
 )
 @click.option("--untraced-step", metavar="TIME", help="step time without a profiler; shows what the profiler cost")
+@click.option("--tokens-per-second", metavar=TOKENS_PER_SECOND.metavar, help=f"with --model: {TOKENS_PER_SECOND.help}; needs no FILE")
 @click.option("--keep", is_flag=True, help="store the diagnosis for `ironlaw runs`")
 @click.option("--label", metavar="NAME", help="with --keep: a label for the run")
 @click.option("--store", metavar="FILE", help="with --keep: the store, an SQLite file (default: as in `ironlaw runs`)")
@@ -53,6 +57,7 @@ def command(
     kernel_names: tuple[str, ...],
     time_unit: str,
     untraced_step: str | None,
+    tokens_per_second: str | None,
     keep: bool,
     label: str | None,
     store: str | None,
@@ -61,6 +66,7 @@ def command(
     how: str | None,
     short: bool,
     model: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **question: Any,
 ) -> int:
@@ -72,7 +78,7 @@ def command(
     from ironlaw.report.diagnosis import diagnosis_data, diagnosis_page
     from ironlaw.report.tables import data_answer
 
-    form = read_form(how, as_json, short=short)
+    form = read_form(how, as_json, short=short, cite=cite)
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store need --keep")
     folders = given_folders(catalog)
@@ -89,6 +95,7 @@ def command(
         patterns=patterns,
         kernel_names=kernel_names,
         untraced_step=untraced_step,
+        tokens_per_second=tokens_per_second,
         question=options,
         folders=folders,
     )
@@ -99,6 +106,9 @@ def command(
         from ironlaw.measure.runs.redact import redact_diagnosis
 
         data = redact_diagnosis(data)
+    if form.cite:
+        write_cited(diagnosis, data if form.name == "json" else None)
+        return diagnosis.exit_status
     if form.name == "json":
         text = json_text(data)
     elif form.name == "table":
@@ -133,4 +143,4 @@ def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:
 
 
 _MODEL = Option(OPTIONS["model"].read, "the model of the run; compares the run with its estimate", "MODEL")
-command.params += [*flags_of({**OPTIONS, "model": _MODEL}, without=()), *form_flags(), catalog_flag()]
+command.params += [*flags_of({**OPTIONS, "model": _MODEL}, without=()), *form_flags(cite=True), catalog_flag()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw import files
+from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
@@ -51,14 +52,17 @@ def command(
     as_json: bool,
     how: str | None,
     short: bool,
+    cite: bool,
     catalog: tuple[str, ...],
     **flags: Any,
 ) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
-    form = read_form(how, as_json, explain, short)
+    form = read_form(how, as_json, explain, short, cite)
     catalog = given_folders(catalog)
+    if cite and rows is not None:
+        raise QuestionError("--cite asks one question, --rows asks many: leave one out")
     options = columns_of({name: value for name, value in flags.items() if value is not None})
     if held is not None:
         if rows is not None:
@@ -140,7 +144,7 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
 
         text = explained(estimate, form.explain)  # in JSON too: it refuses a term that the answer does not have
     if form.name == "json":
-        data = estimate.to_json(form.explain is not None)
+        data = estimate.to_dict(form.explain is not None)
         if held:
             from ironlaw.estimate.held import held_data
 
@@ -148,8 +152,11 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
         if near is not None and isinstance(data, dict):
             data["nearest_gpus"] = list(near)
         text = json_text(data)
-    elif form.explain is None:
+    elif form.explain is None and not form.cite:
         text = _page(estimate, form, held, near or ())
+    if form.cite:
+        write_cited(estimate, data if form.name == "json" else None)
+        return max(row_status(estimate, i) for i in range(estimate.rows))
     sys.stdout.write(text + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
@@ -230,4 +237,4 @@ def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
 
 
 _GPUS = OPTIONS["gpus"].replace(help="total accelerators: N, a list, or LO..HI, which doubles; a row for each", metavar="N|A,B|LO..HI")
-command.params += [*flags_of({**OPTIONS, "gpus": _GPUS}), explain_flag(), *form_flags(), catalog_flag()]
+command.params += [*flags_of({**OPTIONS, "gpus": _GPUS}), explain_flag(), *form_flags(cite=True), catalog_flag()]

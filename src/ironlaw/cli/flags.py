@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from ironlaw.cli.cite import cite_flag
 from ironlaw.cli.complete import complete_forms, completer_of
 from ironlaw.errors import QuestionError
 from ironlaw.question.options import Option
@@ -32,8 +33,8 @@ def explain_flag() -> click.Option:
     return click.Option(["--explain"], is_flag=False, flag_value="all", metavar="[TERM]", help=told)
 
 
-def form_flags() -> list[click.Parameter]:
-    """The flags that choose the form of an answer, the same in every verb."""
+def form_flags(cite: bool = False) -> list[click.Parameter]:
+    """The flags that choose the form of an answer, the same in every verb; ``cite``: with that of its sources."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON"),
         click.Option(
@@ -43,6 +44,7 @@ def form_flags() -> list[click.Parameter]:
             help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
         click.Option(["--short"], is_flag=True, help="print only the first lines of the page"),
+        *([cite_flag()] if cite else []),
     ]
 
 

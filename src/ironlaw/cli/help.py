@@ -15,7 +15,7 @@ from ironlaw.question.options import GROUPS, OPTIONS, USUAL
 from ironlaw.question.synonyms import resolve
 
 OUTPUT = "Output"
-_OUTPUT = ("explain", "as_json", "how", "short", "quiet", "csv_file", "parquet_file", "redact", "catalog")
+_OUTPUT = ("explain", "as_json", "how", "short", "quiet", "cite", "csv_file", "parquet_file", "redact", "catalog")
 _WIDEST = 30  # of the column of flags
 _FEW = 30  # a command with at most so many options shows them all
 _LONG = 12  # a group of more of a verb's own options is left to --help-all

@@ -21,10 +21,11 @@ class Form(NamedTuple):
     table: str
     explain: str | None
     short: bool
+    cite: bool = False  # print the sources
 
 
-def read_form(how: str | None, as_json: bool, explain: str | None = None, short: bool = False) -> Form:
-    """The form that ``--format``, ``--json``, ``--explain`` and ``--short`` ask for; an error where they contradict each other."""
+def read_form(how: str | None, as_json: bool, explain: str | None = None, short: bool = False, cite: bool = False) -> Form:
+    """The form that the flags of ``form_flags`` and ``--explain`` ask for; an error where they contradict each other."""
     form, _, table = (("json" if as_json else "table") if how is None else how.strip()).partition(":")
     if form not in FORMS:
         raise UnknownNameError("--format", form, FORMS)
@@ -39,7 +40,11 @@ def read_form(how: str | None, as_json: bool, explain: str | None = None, short:
             raise QuestionError(f"--format {how}: name a table after the colon")
     elif table:
         raise QuestionError(f"--format {how}: only csv and markdown take a table's name")
-    return Form(form, table, explain, short)
+    if cite and (form not in ("table", "json") or short):
+        raise QuestionError(f"--cite prints BibTeX or JSON, not {'the first lines of a page' if short else form}: leave one out")
+    if cite and explain is not None and form != "json":
+        raise QuestionError("--cite and --explain print different texts: leave one out")
+    return Form(form, table, explain, short, cite)
 
 
 def tables_text(answer: Answer, form: Form) -> str:

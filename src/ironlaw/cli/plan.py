@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
@@ -48,6 +49,7 @@ def command(
     short: bool,
     csv_file: str | None,
     parquet_file: str | None,
+    cite: bool,
     catalog: tuple[str, ...],
     **flags: Any,
 ) -> int:
@@ -59,7 +61,7 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.search.question import read_question
 
-    form = read_form(how, as_json, explain, short)
+    form = read_form(how, as_json, explain, short, cite)
     if form.name != "table" and csv_file == "-":
         raise QuestionError("--csv prints the list of plans: leave out --csv, or --json and --format")
     options = {name: value for name, value in flags.items() if value is not None}
@@ -86,7 +88,7 @@ def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, A
 def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: str | None, parquet_file: str | None) -> int:
     """Search, then print or write the result; 1 where no plan meets the question, 2 where none is legal."""
     from ironlaw.search.answer import run
-    from ironlaw.search.as_data import listed_choices, plan_table, search_data
+    from ironlaw.search.as_data import plan_table, search_data
 
     for name in (csv_file, parquet_file):
         if name and name != "-" and not Path(name).resolve().parent.is_dir():
@@ -96,13 +98,15 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
     result = run(question, folders, progress)
     if progress is not None:
         progress("")
-    explained = _explain_best(result, listed_choices(result)[0], form.explain) if form.explain is not None else ""
+    explained = _explain_best(result, result.listed()[0], form.explain) if form.explain is not None else ""
     data = search_data(result, form.explain is not None, advice=not tables or form.name != "table")
     if parquet_file:
         write_parquet(plan_table(data), Path(parquet_file))
     if csv_file:
         write_csv(plan_table(data), csv_file)
-    if form.name == "json":
+    if form.cite:
+        write_cited(result, data if form.name == "json" else None)
+    elif form.name == "json":
         sys.stdout.write(json_text(data) + "\n")
     elif explained:
         sys.stdout.write(explained + "\n")
@@ -242,4 +246,4 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
 
 
 command.params += [*flags_of({**OWN, **{name: option for name, option in OPTIONS.items() if name not in OWN}})]
-command.params += [explain_flag(), *form_flags(), catalog_flag()]
+command.params += [explain_flag(), *form_flags(cite=True), catalog_flag()]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import completer_of
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
@@ -29,15 +30,18 @@ def question_command(
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
 
-    def run(explain: str | None, as_json: bool, how: str | None, short: bool, catalog: tuple[str, ...], **flags: Any) -> int:
+    def run(explain: str | None, as_json: bool, how: str | None, short: bool, cite: bool, catalog: tuple[str, ...], **flags: Any) -> int:
         """Answer the question of the verb and print the answer in the chosen form; the exit status is 1 where it is not feasible."""
         from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
         from ironlaw.report.brief import brief_page
 
-        form = read_form(how, as_json, explain, short)
+        form = read_form(how, as_json, explain, short, cite)
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
-        answer = answer_question(verb, asked, catalog)
+        answer = answer_question(verb, asked, catalog, cite)
+        if cite:
+            write_cited(answer, report.answer_data(answer, explain is not None) if form.name == "json" else None)
+            return answer.exit_status
         if form.name == "json":
             if explain is not None:
                 report.answer_explained(answer, explain)  # refuses a term that the answer does not have
@@ -61,6 +65,6 @@ def question_command(
         )
         for name in arguments
     ]
-    params += [*flags_of(options, arguments), explain_flag(), *form_flags(), catalog_flag()]
+    params += [*flags_of(options, arguments), explain_flag(), *form_flags(cite=True), catalog_flag()]
     epilog = "\b\nExamples:\n" + examples
     return GroupedCommand(verb, params=params, callback=run, help=summary, epilog=epilog, groups=groups, own=verb.capitalize())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ironlaw.catalog import load
+from ironlaw.catalog.sourced import READING, Reading, watch_sources
 from ironlaw.cluster import Cluster
+from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, with_batch
@@ -27,9 +29,11 @@ from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import read_options
+from ironlaw.shown import Columns, Shown
 from ironlaw.terms import BOUNDS, Term, shares, total
 
 if TYPE_CHECKING:
+    from ironlaw.catalog.citations import Citations
     from ironlaw.estimate.correction import Level
     from ironlaw.estimate.run import Run
 
@@ -86,21 +90,56 @@ class Group(Frozen):
         return rule_module.legal(dict(self.rules))
 
 
-class Estimate(Frozen):
-    """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data."""
+class Estimate(Shown, Columns, Frozen):
+    """All rows of a question. Columns are in the order asked; ``row(i)`` is one answer as plain data.
+
+    ``len()`` is the number of rows. ``answer[2]``, ``answer[:3]`` and a loop give estimates of some rows; ``answer["mfu"]`` is a column.
+    """
 
     groups: tuple[Group, ...]
     rows: int
     folders: tuple[str, ...]
     asked: Asked | None = None  # the question, with what it leaves open
+    taken: tuple[int, ...] | None = None  # the rows of the groups that this estimate has; None: all
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self[index] for index in range(self.rows))
+
+    def __getitem__(self, at: Any) -> Any:
+        """The estimate of a row or of a slice of rows; with a name, the column of that name."""
+        if isinstance(at, str):
+            columns = self.to_columns()
+            if at not in columns:
+                raise UnknownNameError("column", at, columns)
+            return columns[at]
+        numbers = self.taken if self.taken is not None else range(self.rows)
+        if not isinstance(at, slice) and not -self.rows <= at < self.rows:
+            raise IndexError(f"row {at} of an estimate of {self.rows} {'row' if self.rows == 1 else 'rows'}")
+        taken = tuple(numbers[at]) if isinstance(at, slice) else (numbers[at],)
+        return self.replace(rows=len(taken), taken=taken)
 
     def _gather_column(self, read: Any) -> Any:
         """One column over all rows, from ``read(group)`` of every group."""
         values = [np.broadcast_to(read(g), g.index.shape) for g in self.groups]
-        out = np.empty(self.rows, dtype=np.result_type(*(v.dtype for v in values)))
+        out = np.empty(sum(g.index.size for g in self.groups), dtype=np.result_type(*(v.dtype for v in values)))
         for g, v in zip(self.groups, values, strict=True):
             out[g.index] = v
-        return out
+        return out if self.taken is None else out[list(self.taken)]
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The table of the answer by column: question, plan, memory, step, rates, run; None where a row has no value."""
+        from ironlaw.estimate.columns import estimate_columns
+
+        return estimate_columns(self)
+
+    def column_units(self) -> dict[str, str]:
+        """The unit of every column; "" for texts and pure numbers."""
+        from ironlaw.estimate.columns import UNITS
+
+        return {name: UNITS.get(name, "") for name in self.to_columns()}
 
     @property
     def step_seconds(self) -> Any:
@@ -139,6 +178,8 @@ class Estimate(Frozen):
 
     def place_of(self, row: int) -> tuple[Group, int]:
         """The group a row is in, and its position there."""
+        if self.taken is not None:
+            row = self.taken[row]
         for group in self.groups:
             where = np.flatnonzero(group.index == row)
             if where.size:
@@ -156,8 +197,36 @@ class Estimate(Frozen):
         groups = tuple(with_run(g, with_batch(bind_question(asked.replace(**g.variant), self.folders))) for g in self.groups)
         return self.replace(groups=groups)
 
-    def to_json(self, explain: bool = False) -> Any:
-        """The answer as plain data: one object, or a list where the question had many rows."""
+    def citations(self) -> Citations:
+        """The sources that this answer used: of values that were read, and the literature of its laws. As text they are BibTeX.
+
+        The plan of every row is evaluated once more while values of the catalogue note that they are read, so that an answer pays for
+        its citations only when they are asked for, and a value that only another plan needs is not among them.
+        """
+        from ironlaw.catalog.citations import cite
+        from ironlaw.estimate.citations import laws_of
+
+        with watch_sources(reading := Reading()):
+            terms = self.evaluate_again()
+        return cite(reading.sources, laws_of(terms))
+
+    def evaluate_again(self) -> list[Term]:
+        """Evaluate the plans of all rows once more, from records that are read anew where sources are watched; the terms."""
+        from ironlaw.estimate.as_data import row_data, trees_of
+
+        places = [self.place_of(row) for row in range(self.rows)]
+        terms: list[Term] = []
+        for group in dict.fromkeys(group for group, _ in places):
+            rows = [at for other, at in places if other is group]
+            again = evaluate_plans(group, rows, self.folders)
+            alone = Estimate((again,), len(rows), self.folders, self.asked)
+            for at in range(len(rows)):
+                row_data(alone, at)
+            terms += trees_of(again)
+        return terms
+
+    def to_dict(self, explain: bool = False) -> Any:
+        """The answer as plain data, as ``--json`` prints it: one object, or a list where the question had many rows."""
         return self.row(0, explain) if self.rows == 1 else [self.row(i, explain) for i in range(self.rows)]
 
 
@@ -179,13 +248,19 @@ def answer(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimat
 
 
 def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:
-    """The Estimate of a question."""
+    """The Estimate of a question. Where sources are watched, those that only the choice of a plan reads are not noted."""
+    if READING.get() is not None:
+        with watch_sources(None):
+            chosen = answer_asked(asked, folders)
+        return chosen.replace(
+            groups=tuple(evaluate_plans(g, range(g.plan.rows), chosen.folders).replace(index=g.index) for g in chosen.groups)
+        )
     require(asked, "model", "on", "gpus")
     bound = with_batch(bind_question(asked, folders))
-    return Estimate(tuple(_evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders, asked)
+    return Estimate(tuple(evaluate(placed) for placed in place(bound)), len(asked.rows), bound.folders, asked)
 
 
-def _evaluate(placed: Placed) -> Group:
+def evaluate(placed: Placed) -> Group:
     """Memory, step, rates and run of the rows that share a job, as one batch."""
     bound = placed.bound
     job, plan, cluster = bound.job(placed.framework), placed.plan, bound.cluster
@@ -218,6 +293,22 @@ def _evaluate(placed: Placed) -> Group:
         level=level,
     )
     return with_run(group, bound)
+
+
+def evaluate_plans(group: Group, rows: Sequence[int], folders: tuple[str, ...]) -> Group:
+    """Some rows of a group, evaluated again with the plans they have."""
+    assert group.asked is not None
+    own = ("recompute", "chosen", "tight", "better_batch")
+    return evaluate(
+        Placed(
+            bound=with_batch(bind_question(group.asked.replace(**group.variant), folders)),
+            framework=group.job.framework.name,
+            variant=dict(group.variant),
+            plan=group.plan.take(list(rows)),
+            index=np.arange(len(rows)),
+            **{name: tuple(getattr(group, name)[at] for at in rows) for name in own},
+        )
+    )
 
 
 def with_run(group: Group, bound: Bound) -> Group:

@@ -71,14 +71,20 @@ def _with_origin(estimate: Estimate, given: Mapping[str, Any]) -> Estimate:
 
 
 def change_plan(saved: Saved, changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Change]]:
-    """The options of a held plan with ``changes``, and the options that follow from them.
+    """The options of the plan of an answer in a file with ``changes``, and the options that follow from them."""
+    return change_options(saved.held, saved.given, changes)
+
+
+def change_options(
+    before: Mapping[str, Any], given: Mapping[str, Any], changes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Change]]:
+    """The options of a held plan with ``changes``, and the options that follow from them; ``given`` are those that the user gave.
 
     The data-parallel size is what the count leaves to it, sequence parallelism goes with tp, and layers placed on stages go with pp.
     """
-    before = saved.held
     options = _replace(before, changes)
-    if options.get("seq_len") != before.get("seq_len") and "global_batch_tokens" in saved.given and not set(_BATCH) & set(changes):
-        options["global_batch_tokens"] = saved.given["global_batch_tokens"]
+    if options.get("seq_len") != before.get("seq_len") and "global_batch_tokens" in given and not set(_BATCH) & set(changes):
+        options["global_batch_tokens"] = given["global_batch_tokens"]
         del options["global_batch_size"]
     if options.get("pp") != before.get("pp"):
         options = {name: value for name, value in options.items() if name not in _LAYERS or name in changes}

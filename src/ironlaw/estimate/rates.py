@@ -1,4 +1,4 @@
-"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU in its two conventions, HFU."""
+"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU by its conventions, HFU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters
-from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, matmul_per_layer
+from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, matmul_per_layer
 from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.estimate.layer.sequence import mean_key_length
 from ironlaw.estimate.step import Step
@@ -18,26 +18,12 @@ from ironlaw.terms import Term, leaf
 
 
 def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
-    """Tokens and model FLOPs per second, MFU in its two conventions, HFU; against the named dense peak."""
-    model, seconds = job.model, timed.tree.value
+    """Tokens and model FLOPs per second, MFU (with attention, under the causal mask, and by 6N), HFU; against the named dense peak."""
+    seconds = timed.tree.value
     tokens = plan.global_batch_size * plan.seq_len
-    matmul = matmul_parameters(model)
-    share = 1.0
-    if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
-        share = 2.0 / 3.0
-        matmul = matmul * share + sum(k.count * adapters.visited(job, k) for k in kinds(model))
-    frozen = [k for k in kinds(model) if not k.trained]
-    if frozen:  # untrained layers run forward only: two FLOPs a weight instead of six
-        matmul = matmul - (share - 1.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in frozen)
-    idle = sum(k.count for k in frozen if k.mixer.attends)
-    width = attention_width(model)
+    per_token = flop_of_token(job, plan)
+    width = per_token["attention_width"]
     seen = 2.0 * model_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
-    per_token = {
-        "matmul_parameters": matmul,
-        "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,
-        "attention_width": width,
-        "seq_len": plan.seq_len,
-    }
     flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
     visible = {**per_token, "attention_width": width * seen}
     causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **visible)
@@ -53,9 +39,56 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
         "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
         "mfu": share_of_peak("MFU", flop.value),
+        "mfu_6n": share_of_peak("MFU (6N)", flops.per_token(float(active_parameters(job.model)))),
         "mfu_causal": share_of_peak("MFU, causal attention", causal.value),
         "hfu": share_of_peak("HFU", flop.value + recomputed),
     }
+
+
+def flop_of_token(job: Job, plan: Plan) -> dict[str, Any]:
+    """What the model FLOP of one token follow from: parameters that multiply it, in six FLOP each, and the layers that attend."""
+    model = job.model
+    matmul, share = matmul_parameters(model), 1.0
+    if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
+        share = 2.0 / 3.0
+        matmul = matmul * share + sum(k.count * adapters.visited(job, k) for k in kinds(model))
+    frozen = [k for k in kinds(model) if not k.trained]
+    if frozen:  # untrained layers run forward only: two FLOPs a weight instead of six
+        matmul = matmul - (share - 1.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in frozen)
+    idle = sum(k.count for k in frozen if k.mixer.attends)
+    return {
+        "matmul_parameters": matmul,
+        "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,
+        "attention_width": attention_width(model),
+        "seq_len": plan.seq_len,
+    }
+
+
+def flop_by_part(job: Job, plan: Plan) -> dict[str, Term]:
+    """The model FLOP of one token, by part: ``whole``, of which weights and attention, each ``forward`` and ``backward``.
+
+    Forward, a parameter is one multiply-add; backward it is one for the gradient of its input and one for its own gradient: 2 and 4 FLOP.
+    """
+    every = flop_of_token(job, plan)
+    whole = leaf("model FLOP per token", flops.model_per_token, "FLOP", **every)
+    weights = leaf("weights", flops.per_token, "FLOP", parameters=every["matmul_parameters"])
+    forward = leaf("weights forward", flops.forward_per_token, "FLOP", parameters=matmul_parameters(job.model))
+    scores = leaf(
+        "attention forward", flops.attention_core, "FLOP", times=attending_layers(job.model), batch=1.0, seq_len=1.0,
+        key_length=plan.seq_len, num_attention_heads=every["attention_width"], head_dim=1.0,
+    )  # fmt: skip
+    return {
+        "whole": whole,
+        "forward": forward,
+        "backward": leaf("weights backward", _less, "FLOP", every=weights.value, forward=forward.value),
+        "attention_forward": scores,
+        "attention_backward": leaf("attention backward", _less, "FLOP", every=whole.value - weights.value, forward=scores.value),
+    }
+
+
+def _less(every: Any, forward: Any) -> Any:
+    """What is left for the backward pass: ``every - forward``."""
+    return every - forward
 
 
 def model_key_length(job: Job, plan: Plan) -> Any:

@@ -67,7 +67,7 @@ def run_of(bound: Bound, plan: Plan, step: Any, forward_share: Any) -> Run:
     assert rates is not None
     per_step = plan.global_batch_size * plan.seq_len
     parameters = total_parameters(bound.model)
-    steps = leaf("steps", run.steps, "1", tokens=asked.tokens, tokens_per_step=per_step)
+    steps = leaf("steps", run.steps, "1", tokens=asked.tokens, tokens_per_step=per_step, rounding=run.UP)
     training = leaf("training", time_of_steps, "s", steps=steps.value, step=step)
     useful = [training, *_evaluations(asked, per_step, step, forward_share, steps.value)]
     seconds = total("seconds", [*useful, *_checkpoints(rates, plan, parameters, steps.value)])

@@ -314,9 +314,10 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     summed = [] if job.lora_rank else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
     weights = job.model.vocab_size * job.model.hidden_size / plan.tp
     gradient_bytes = weights * job.framework.gradient_reduce_bytes.value
-    gather = wires.collective(cluster, plan, "gather", "all_gather", plan.shard_ranks, weights * job.precision.parameter_bytes, plan.tp)
-    scatter = wires.collective(cluster, plan, "scatter", "reduce_scatter", plan.shard_ranks, gradient_bytes, plan.tp)
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
+    shards = np.where(plan.zero == 3, plan.shard_ranks, 1.0)
+    gather = wires.collective(cluster, plan, "gather", "all_gather", shards, weights * job.precision.parameter_bytes, plan.tp)
+    scatter = wires.collective(cluster, plan, "scatter", "reduce_scatter", shards, gradient_bytes, plan.tp)
     reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
     return total(
         "output layer and loss",

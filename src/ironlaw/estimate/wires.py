@@ -142,6 +142,8 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
 
 def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
     """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
+    if not np.any(n > 1):  # one rank sends nothing
+        return Term(name, 0.0, "s", inputs={"n": n, "size": size}, bound="network")
     row = COLLECTIVES[operation]
     tiers, factor = _tiers(cluster, plan, row, n, stride), row.factor(n)
     on_rail = factor if row.across is None else row.across(n, tiers["outer_ranks"])

@@ -22,17 +22,18 @@ def inside(value, *conditions):
     >>> float(inside(2.0, True, 1.0 > 0)), float(inside(2.0, False))
     (2.0, nan)
     """
-    everything = True
+    unsure, axes = None, getattr(value, "ndim", 0)  # unsure: conditions that may not hold, and those of several plans
     for condition in conditions:
-        if condition is not True and condition is not np.True_:  # most conditions are on one number, and hold
-            everything = condition if everything is True else everything & condition
-    if everything is True or (
-        isinstance(everything, np.ndarray) and everything.shape == getattr(value, "shape", ()) and _all_true(everything)
-    ):
+        if condition is True or condition is np.True_:
+            continue
+        if condition.__class__ is np.ndarray and condition.size == 1 and condition.ndim <= axes and condition:
+            continue  # it holds on one plan, and has no more axes than the value
+        unsure = condition if unsure is None else unsure & condition
+    if unsure is None or (isinstance(unsure, np.ndarray) and unsure.shape == getattr(value, "shape", ()) and _all_true(unsure)):
         if isinstance(value, np.ndarray) and value.ndim and value.dtype == np.float64:
             return value
         return np.asarray(value, dtype=np.float64)[()]
-    return np.where(everything, value, np.nan)[()]
+    return np.where(unsure, value, np.nan)[()]
 
 
 def _all_true(value):

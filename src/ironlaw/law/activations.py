@@ -265,21 +265,30 @@ def checkpointed_exact(layers, interval, per_layer, boundary):
     return inside(kept, layers >= 0, interval > 0, per_layer >= 0, boundary >= 0)
 
 
-def optimal_interval(layers):
-    """Interval at which checkpointed_simple is least: ``sqrt(L)``.
+def optimal_interval(layers, per_layer, boundary):
+    """Interval at which memory with checkpoints is least: ``sqrt(L boundary / per_layer)``.
+
+    It is where the derivative of ``(L / k) boundary + k per_layer`` is zero. A GPT layer in 2-byte elements keeps s b h (34 + 5 a s / h)
+    and a checkpoint is 2 s b h, so the interval is sqrt(2 L / (34 + 5 a s / h)). With ``boundary = per_layer`` it is the textbook's
+    sqrt(L), at which checkpointed_simple is least. Below 1, a checkpoint at every layer is best.
 
     Parameters
         layers [1]: layers L, >= 0
-    Returns [1]: layers between checkpoints
-    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 4.1, https://arxiv.org/abs/1604.06174
-    Leaves out: what checkpointed_simple leaves out: with checkpoints of their true size the best interval is near 1
+        per_layer [B]: activations of one layer, > 0
+        boundary [B]: one checkpoint, see checkpoint, >= 0
+    Returns [1]: layers between checkpoints, not rounded
+    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 4.1, https://arxiv.org/abs/1604.06174, with the size
+        of a checkpoint by Korthikanti et al., MLSys 2023, table 2, https://arxiv.org/abs/2205.05198
+    Leaves out: segments are whole numbers of layers; what else is in memory
 
-    >>> float(optimal_interval(40))  # worked in the estimation exercises
+    >>> float(optimal_interval(40, 1.0, 1.0))  # worked in the estimation exercises
     6.324555320336759
+    >>> round(float(optimal_interval(40, 34 + 5 * 40 * 4096 / 5120, 2.0)), 2)  # the same exercise, with checkpoints of their true size
+    0.64
     """
     with np.errstate(invalid="ignore"):
-        interval = np.sqrt(1.0 * layers)
-    return inside(interval, layers >= 0)
+        interval = np.sqrt(ratio(1.0 * layers * boundary, 1.0 * per_layer))
+    return inside(interval, layers >= 0, per_layer > 0, boundary >= 0)
 
 
 def recomputed_layers(layers, checkpoints):
@@ -334,3 +343,23 @@ def batch_memory(batch, per_sequence, fixed):
     264.0
     """
     return inside(1.0 * fixed + 1.0 * batch * per_sequence, batch >= 0, per_sequence >= 0, fixed >= 0)
+
+
+def largest_batch(capacity, per_sequence, fixed):
+    """The largest batch that memory holds: ``floor((capacity - fixed) / per_sequence)``, 0 where nothing fits.
+
+    Parameters
+        capacity [B]: memory of the device, >= 0
+        per_sequence [B]: what one sequence (or image) keeps, summed over the layers, > 0
+        fixed [B]: what does not depend on the batch, >= 0
+    Offset [B]: whole sequences
+    Returns [1]: sequences
+    Source: batch_memory solved for the batch
+    Leaves out: workspaces and fragmentation; batches that a kernel prefers, such as multiples of 8
+
+    >>> float(largest_batch(264.0, 66.0, 0.0)), float(largest_batch(10.0, 66.0, 20.0))
+    (4.0, 0.0)
+    """
+    room = np.maximum(1.0 * capacity - fixed, 0.0)
+    count = np.floor(ratio(room, 1.0 * per_sequence) * (1.0 + 1e-12))
+    return inside(count, capacity >= 0, per_sequence > 0, fixed >= 0)

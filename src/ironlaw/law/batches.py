@@ -23,6 +23,78 @@ def batch_tokens(batch, seq_len):
     return inside(1.0 * batch * seq_len, batch >= 0, seq_len >= 0)
 
 
+def accumulated_batch(num_microbatches, micro_batch_size, data_parallel):
+    """Batch of one optimizer step with gradient accumulation: ``num_microbatches micro_batch_size data_parallel``.
+
+    Parameters
+        num_microbatches [1]: micro-batches k that a rank accumulates, >= 1
+        micro_batch_size [1]: sequences b of one, >= 0
+        data_parallel [1]: data-parallel ranks dp, >= 1
+    Returns [1]: sequences
+    Source: count; the training chapter, section "Gradient accumulation" (B = k b)
+    Leaves out: padding of a batch that does not divide
+
+    >>> float(accumulated_batch(4, 16, 8))  # worked in the training chapter
+    512.0
+    """
+    return inside(
+        1.0 * num_microbatches * micro_batch_size * data_parallel, num_microbatches >= 1, micro_batch_size >= 0, data_parallel >= 1
+    )
+
+
+def accumulated_step(num_microbatches, micro_time, sync_time):
+    """Time of a step that synchronises once, after the last micro-batch: ``num_microbatches micro_time + sync_time``.
+
+    Parameters
+        num_microbatches [1]: micro-batches k that a rank accumulates, >= 1
+        micro_time [s]: forward and backward of one, >= 0
+        sync_time [s]: exposed exchange of gradients and weights, and the optimizer, >= 0
+    Returns [s]: time
+    Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.4 (no_sync), https://arxiv.org/abs/2006.15704
+    Leaves out: the pipeline's bubble; ZeRO 3, which gathers weights for every micro-batch
+
+    >>> [round(float(accumulated_step(k, 1.0, 0.3)), 9) for k in (1, 4)]
+    [1.3, 4.3]
+    """
+    return inside(1.0 * num_microbatches * micro_time + sync_time, num_microbatches >= 1, micro_time >= 0, sync_time >= 0)
+
+
+def accumulated_step_simple(num_microbatches, micro_time, sync_time):
+    """Time of a step with an overhead for each further micro-batch (simplified): ``k micro_time + (k - 1) sync_time``.
+
+    Use accumulated_step. Where ranks synchronise once a step the overhead is not proportional to k - 1, and at k = 1 it is not zero.
+
+    Parameters
+        num_microbatches [1]: micro-batches k that a rank accumulates, >= 1
+        micro_time [s]: forward and backward of one, >= 0
+        sync_time [s]: overhead of one more, >= 0
+    Offset [s]: k - 1 of them
+    Returns [s]: time
+    Source: the training chapter, section "Gradient accumulation", equation of the effective time
+    Leaves out: the one synchronisation that every step has
+
+    >>> round(float(accumulated_step_simple(4, 1.0, 0.03)), 9)  # an overhead of 3 %, in the chapter's range of 2 to 5
+    4.09
+    """
+    time = 1.0 * num_microbatches * micro_time + (1.0 * num_microbatches - 1.0) * sync_time
+    return inside(time, num_microbatches >= 1, micro_time >= 0, sync_time >= 0)
+
+
+def synchronisation_saved(num_microbatches):
+    """Share of synchronisations that accumulation saves, over one for every micro-batch: ``1 - 1 / num_microbatches``.
+
+    Parameters
+        num_microbatches [1]: micro-batches k that a rank accumulates, >= 1
+    Returns [1]: share
+    Source: count; the training chapter, GPT-2 gradient accumulation strategy
+    Leaves out: how much of a synchronisation was hidden
+
+    >>> float(synchronisation_saved(4))  # worked in the training chapter
+    0.75
+    """
+    return inside(1.0 - ratio(1.0, 1.0 * num_microbatches), num_microbatches >= 1)
+
+
 def deepseek_batch(operations):
     """Best batch for a compute: ``0.2920 C^0.3271`` tokens.
 

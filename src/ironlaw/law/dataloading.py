@@ -32,6 +32,23 @@ def storage_rate(disk, network, sustained_fraction, access_factor):
     return inside(rate, disk > 0, network > 0, fraction(sustained_fraction), fraction(access_factor))
 
 
+def path_rate(storage, system, accelerator):
+    """Rate of the way from storage to an accelerator's memory: ``min(storage, system, accelerator)``.
+
+    Parameters
+        storage [B/s]: what storage delivers, > 0
+        system [B/s]: rate of host memory, > 0
+        accelerator [B/s]: rate into the accelerator's memory, > 0
+    Returns [B/s]: rate
+    Source: the training chapter, data flows (three tiers of memory)
+    Leaves out: caches, and data that is read once and kept
+
+    >>> float(path_rate(2.0, 100.0, 900.0))  # GB/s; worked in the training chapter
+    2.0
+    """
+    return inside(np.minimum(np.minimum(1.0 * storage, 1.0 * system), 1.0 * accelerator), storage > 0, system > 0, accelerator > 0)
+
+
 def workers_rate(workers, transform_time):
     """Batches that workers make in a second: ``workers / transform_time``.
 

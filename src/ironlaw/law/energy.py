@@ -40,6 +40,22 @@ def energy(power, seconds):
     return inside(1.0 * power * seconds, power >= 0, seconds >= 0)
 
 
+def energy_cost(energy, electricity_price):
+    """Price of the energy: ``energy electricity_price``.
+
+    Parameters
+        energy [J]: energy from the grid, >= 0
+        electricity_price [USD/J]: price of energy, >= 0
+    Returns [USD]: cost
+    Source: product of the two; EIA gives the mean as revenue over energy sold, https://www.eia.gov/electricity/annual/
+    Leaves out: charges for the highest power of a month, taxes that are paid back
+
+    >>> round(float(energy_cost(1e9 * 3.6e3, 0.0892 / 3.6e6)))  # 1 GWh at 0.0892 USD/kWh
+    89200
+    """
+    return inside(1.0 * energy * electricity_price, energy >= 0, electricity_price >= 0)
+
+
 def carbon(energy, intensity):
     """Carbon dioxide emitted for the energy: ``energy intensity``.
 
@@ -54,6 +70,23 @@ def carbon(energy, intensity):
     6611.11
     """
     return inside(1.0 * energy * intensity, energy >= 0, intensity >= 0)
+
+
+def paused_run(seconds, working):
+    """Length of a run that trains for a part of every day only: ``86400 seconds / working``.
+
+    Parameters
+        seconds [s]: time of the run without pauses, >= 0
+        working [s]: time of a day in which it trains: its hours without the restarts after pauses, > 0
+    Factor [s]: 86,400 s, a day
+    Returns [s]: time from the first to the last step
+    Source: BIPM, The International System of Units, 9th ed., 2019, table 8 (a day), https://www.bipm.org/en/publications/si-brochure
+    Leaves out: the checkpoint before a pause; that a run does not end at the end of a day
+
+    >>> float(paused_run(10 * 86400, 8 * 3600)) / 86400, round(float(paused_run(86400, 28800 - 1000)) / 86400, 3)
+    (30.0, 3.108)
+    """
+    return inside(ratio(86400.0 * seconds, 1.0 * working), seconds >= 0, working > 0)
 
 
 def power_at_load(waiting_power, busy_power, load):

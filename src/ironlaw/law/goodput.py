@@ -100,6 +100,27 @@ def checkpoint_interval_daly(checkpoint_time, mttf):
     return inside(np.where(half < 1.0, interval, 1.0 * mttf), checkpoint_time >= 0, mttf > 0)
 
 
+def write_rate_needed(size, mttf, overhead):
+    """Rate of storage at which writing checkpoints takes a given share of the time: ``size / (2 overhead^2 mttf)``.
+
+    At the best interval ``t = sqrt(2 d mttf)`` of checkpoint_interval_young the share is ``d / t = sqrt(d / (2 mttf))``, with
+    ``d = size / rate`` the time of one write. Work that is done again after failures loses as much once more.
+
+    Parameters
+        size [B]: bytes of the checkpoint, >= 0
+        mttf [s]: mean time between failures of the job, > 0
+        overhead [1]: share of the time that writes may take, > 0
+    Returns [B/s]: rate of the whole storage
+    Source: Young, A first order approximation to the optimum checkpoint interval, Communications of the ACM 17, 1974, solved for the rate, https://doi.org/10.1145/361147.361115
+    Leaves out: checkpoints written in the background; reading a checkpoint after a failure
+
+    >>> round(float(write_rate_needed(1e12, 7200.0, 0.01)) / 1e9, 2)  # GB/s: 1 TB, a failure every two hours, 1 %: write in 1.44 s
+    694.44
+    """
+    rate = ratio(1.0 * size, 2.0 * overhead * overhead * mttf)
+    return inside(rate, size >= 0, mttf > 0, overhead > 0)
+
+
 def time_with_failures(seconds, checkpoint_interval, checkpoint_time, restart_time, mttf):
     """Time of a run that fails, goes back and writes checkpoints: ``M exp(R / M) (exp((t + d) / M) - 1) seconds / t``.
 
@@ -216,3 +237,45 @@ def spares(gpus, mttf_per_accelerator, repair_time, one_in):
     nines = np.log(np.maximum(one_in, 1.0))
     count = np.floor(mean + np.sqrt(2.0 * mean * nines) + nines / 3.0)
     return inside(count, gpus >= 1, mttf_per_accelerator > 0, repair_time >= 0, one_in >= 1)
+
+
+def odds_of_one_more_down(machines, machine_mttf, repair_time, down):
+    """Time with one more machine under repair over the time with ``down``: ``machines repair_time / (machine_mttf (down + 1))``.
+
+    In the long run as many failures lead from one state to the next as repairs lead back. From these odds follow the shares of time of all
+    states: with a job that waits at spares + 1 machines down, the share of waiting is Erlang's loss formula.
+
+    Parameters
+        machines [1]: machines that run the job while ``down`` are under repair, and that may fail, >= 0
+        machine_mttf [s]: mean time between failures of one machine that runs, > 0
+        repair_time [s]: mean time a machine is away after a failure, >= 0
+        down [1]: machines under repair, >= 0
+    Returns [1]: quotient of two shares of time
+    Source: balance of a birth-death process; Erlang, Solution of some problems in the theory of probabilities of significance in automatic
+        telephone exchanges, 1917, reprinted in Brockmeyer, Halstrom and Jensen, The Life and Works of A.K. Erlang, 1948. The shares are
+        the same for repair times of any distribution: Sevastyanov, An ergodic theorem for Markov processes and its application to
+        telephone systems with refusals, Theory of Probability and its Applications 2, 1957, https://doi.org/10.1137/1102005
+    Leaves out: failures that take several machines, repairs that wait for each other, failures of machines that stand by
+
+    >>> float(odds_of_one_more_down(10.0, 1000.0, 50.0, 0.0))  # ten machines, each 1000 h between failures, 50 h of repair
+    0.5
+    """
+    odds = ratio(1.0 * machines * repair_time, 1.0 * machine_mttf * (1.0 + down))
+    return inside(odds, machines >= 0, machine_mttf > 0, repair_time >= 0, down >= 0)
+
+
+def share_between_pauses(pause, interruption_mttf):
+    """Share of the time that is left where a run pauses now and then and repeats no work: ``1 - pause / interruption_mttf``.
+
+    Parameters
+        pause [s]: time of one pause, >= 0
+        interruption_mttf [s]: mean time from the start of one pause to the start of the next, > 0
+    Where: interruption_mttf >= pause
+    Returns [1]: fraction of the time
+    Source: one pause in every interval of this mean length
+    Leaves out: pauses that are announced too late to write a checkpoint: they repeat work, see time_with_failures
+
+    >>> float(share_between_pauses(15.0, 600.0))  # minutes: a quarter of an hour every ten hours
+    0.975
+    """
+    return inside(1.0 - ratio(1.0 * pause, 1.0 * interruption_mttf), pause >= 0, interruption_mttf > 0, interruption_mttf >= pause)

@@ -309,6 +309,24 @@ def experts(hidden_size, num_experts, moe_intermediate_size, gated_mlp, expert_b
     return _on_domain(count * expert(hidden_size, moe_intermediate_size, gated_mlp, expert_bias), (count,), ())
 
 
+def textbook_decoder(num_hidden_layers, hidden_size, vocab_size):
+    """A decoder by the textbook's rule: ``12 L h^2 + 2 v h``, four h x h products of attention and an MLP of four widths.
+
+    Parameters
+        num_hidden_layers [1] > 0      layers, L
+        hidden_size [1] > 0            width of the residual stream
+        vocab_size [1] > 0             rows of the embedding and of the output layer
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Kaplan et al., Scaling Laws for Neural Language Models, 2020, table 1 (12 L h^2), https://arxiv.org/abs/2001.08361, with an
+        embedding and an output layer; the estimation exercises
+    Leaves out:  norms, biases, positions, shared key and value heads, gated or narrower MLPs, a tied output layer
+    >>> float(textbook_decoder(40, 5120, 32000)) / 1e9  # 12 * 40 * 5120**2 + 2 * 32000 * 5120
+    12.910592
+    """
+    layers, width, vocab_size = _floats(num_hidden_layers, hidden_size, vocab_size)
+    return _on_domain(12.0 * layers * width**2 + 2.0 * vocab_size * width, (layers, width, vocab_size), ())
+
+
 def decoder(
     hidden_size,
     num_hidden_layers,

@@ -6,21 +6,33 @@ import numpy as np
 
 from ironlaw.law._domain import fraction, inside, ratio
 
+UP, EXACT, DOWN = 1.0, 0.0, -1.0  # roundings of a count
+ROUNDINGS = {"up": UP, "down": DOWN, "exact": EXACT}
 
-def steps(tokens, tokens_per_step):
-    """Optimizer steps that see at least all tokens: ``ceil(tokens / tokens_per_step)``.
+
+def steps(tokens, tokens_per_step, rounding):
+    """Optimizer steps of a run: ``tokens / tokens_per_step``, rounded up (1), down (-1) or exact (0).
+
+    Rounded up, the steps see at least all tokens; rounded down, up to one batch of tokens is left out.
 
     Parameters
         tokens [token]: tokens of the run, >= 0
         tokens_per_step [token]: tokens of the global batch, > 0
-    Returns [1]: steps, a whole number
+        rounding [1]: above 0 rounds up, below 0 down, 0 does not round, any
+    Returns [1]: steps, a whole number unless exact
     Source: count; errata E004-8: rounding down drops up to a batch
     Leaves out: a batch size that grows during the run
 
-    >>> float(steps(1.4e12, 2e6)), float(steps(10, 3))
-    (700000.0, 4.0)
+    >>> float(steps(1.4e12, 2e6, UP)), float(steps(10, 3, UP)), float(steps(10, 3, DOWN)), float(steps(10, 4, EXACT))
+    (700000.0, 4.0, 3.0, 2.5)
     """
-    return inside(np.ceil(ratio(1.0 * tokens, 1.0 * tokens_per_step)), tokens >= 0, tokens_per_step > 0)
+    return inside(_round(ratio(1.0 * tokens, 1.0 * tokens_per_step), rounding), tokens >= 0, tokens_per_step > 0)
+
+
+def _round(count, rounding):
+    """A count rounded up, down or not at all."""
+    rounded = np.where(np.greater(rounding, 0), np.ceil(count), np.where(np.less(rounding, 0), np.floor(count), count))
+    return inside(rounded, np.isfinite(rounding))
 
 
 def iron_law(operations, peak, efficiency):
@@ -77,23 +89,28 @@ def operations(flop_per_token, tokens):
     return inside(1.0 * flop_per_token * tokens, flop_per_token >= 0, tokens >= 0)
 
 
-def gpus_needed(operations, seconds, peak, efficiency):
-    """The fewest accelerators that finish in a time: ``ceil(operations / (seconds peak efficiency))``.
+def gpus_needed(operations, seconds, peak, efficiency, rounding):
+    """Accelerators that finish in a time: ``operations / (seconds peak efficiency)``, rounded up (1), down (-1) or exact (0).
+
+    Rounded up, they are the fewest that finish in time; rounded down, the time is a little longer.
 
     Parameters
         operations [FLOP]: operations to do, >= 0
         seconds [s]: time they may take, > 0
         peak [FLOP/s]: dense peak rate of one, > 0
         efficiency [1]: fraction of it that is reached, > 0
+        rounding [1]: above 0 rounds up, below 0 down, 0 does not round, any
     Offset [FLOP, s]: whole accelerators
     Returns [1]: accelerators
-    Source: iron_law solved for the peak; errata E001-6
+    Source: iron_law solved for the peak; errata E001-6, E004-8
     Leaves out: an efficiency that falls with their number
 
-    >>> float(gpus_needed(3.6e23, 30 * 86400, 989e12, 0.45))  # worked in the estimation exercises
+    >>> float(gpus_needed(3.6e23, 30 * 86400, 989e12, 0.45, UP))  # worked in the estimation exercises
     313.0
+    >>> float(gpus_needed(6 * 70e9 * 8192, 1.0, 989.4e12, 0.4, DOWN))  # of a step of a second; worked in the study of ten sites
+    8.0
     """
-    count = np.ceil(ratio(1.0 * operations, 1.0 * seconds * peak * efficiency))
+    count = _round(ratio(1.0 * operations, 1.0 * seconds * peak * efficiency), rounding)
     return inside(count, operations >= 0, seconds > 0, peak > 0, efficiency > 0)
 
 

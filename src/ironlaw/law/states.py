@@ -9,15 +9,17 @@ from ironlaw.law._domain import inside, ratio
 
 
 class OptimizerStates(Frozen):
-    """What an optimizer keeps and moves for each parameter, in bytes, beside 2-byte weights and gradients.
+    """What an optimizer keeps, moves and computes for each parameter, in bytes, beside 2-byte weights and gradients.
 
     state_bytes: moments; master_bytes: fp32 copy of the weights; traffic_bytes: read and written in one fused step,
-    with the 2-byte gradient in and the 2-byte weight out; source: where the counts come from.
+    with the 2-byte gradient in and the 2-byte weight out; flop: additions, multiplications, divisions and roots of the update rule, with
+    what is the same for all parameters computed once; source: where the counts come from.
     """
 
     state_bytes: float
     master_bytes: float
     traffic_bytes: float
+    flop: float
     source: str
 
 
@@ -26,51 +28,101 @@ OPTIMIZERS = {
         0.0,
         4.0,
         12.0,
+        2.0,
         "Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.1, https://arxiv.org/abs/1710.03740: "
-        "fp32 master; traffic 2 gradient + 8 master + 2 weight",
+        "fp32 master; traffic 2 gradient + 8 master + 2 weight; FLOP of w - lr g",
     ),
     "momentum": OptimizerStates(
         4.0,
         4.0,
         20.0,
+        4.0,
         "Sutskever et al., ICML 2013, eq. 1 (one velocity), https://proceedings.mlr.press/v28/sutskever13.html; master as sgd; "
-        "traffic 2 + 8 master + 8 velocity + 2",
+        "traffic 2 + 8 master + 8 velocity + 2; FLOP of b v + g and w - lr v",
+    ),
+    "rmsprop": OptimizerStates(
+        4.0,
+        4.0,
+        20.0,
+        9.0,
+        "torch.optim.RMSprop without momentum (one mean of squares), "
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.RMSprop.html; master as sgd; traffic as momentum; FLOP of "
+        "a v + (1 - a) g g (4), root, + eps, lr g, division, subtraction (5)",
+    ),
+    "lion": OptimizerStates(
+        4.0,
+        4.0,
+        20.0,
+        10.0,
+        "Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023, algorithm 2 (one momentum), "
+        "https://arxiv.org/abs/2302.06675; master as sgd; traffic as momentum; FLOP of b1 m + (1 - b1) g (3), its sign (1), decay as "
+        "a factor of w, lr and subtraction (3), b2 m + (1 - b2) g (3)",
     ),
     "adamw": OptimizerStates(
         8.0,
         4.0,
         28.0,
-        "Rajbhandari et al., ZeRO, SC 2020, section 3.1 (K = 12), https://arxiv.org/abs/1910.02054; traffic 2 + 8 master + 16 m and v + 2",
+        14.0,
+        "Rajbhandari et al., ZeRO, SC 2020, section 3.1 (K = 12), https://arxiv.org/abs/1910.02054; traffic 2 + 8 master + 16 m and v + "
+        "2; FLOP of Loshchilov and Hutter, ICLR 2019, algorithm 2, https://arxiv.org/abs/1711.05101: m (3), v (4), root and its "
+        "correction (2), + eps, division, lr, subtraction (4), decay as a factor of w (1)",
     ),
     "adamw-bf16": OptimizerStates(
         4.0,
         0.0,
         14.0,
+        14.0,
         "torch.optim.AdamW on bf16 parameters keeps both moments in the parameters' type, "
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html; traffic 2 + 4 weight + 8 m and v",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html; traffic 2 + 4 weight + 8 m and v; FLOP as adamw",
     ),
     "adam8bit": OptimizerStates(
         2.0,
         4.0,
         16.0,
+        18.0,
         "Dettmers et al., 8-bit Optimizers, ICLR 2022, section 2, https://arxiv.org/abs/2110.02861; without the scale of each block "
-        "of 2,048 (0.004 B); traffic 2 + 8 master + 4 m and v + 2",
+        "of 2,048 (0.004 B); traffic 2 + 8 master + 4 m and v + 2; FLOP as adamw and a scale for each moment in and out (4), without the "
+        "search of the code",
     ),
     "adafactor": OptimizerStates(
         0.0,
         4.0,
         14.0,
+        9.0,
         "Shazeer and Stern, Adafactor, ICML 2018, algorithm 4, https://arxiv.org/abs/1804.04235: no momentum, row and column sums of the "
-        "second moment only (4 (r + c) bytes a matrix, taken as 0); traffic 2 x 2 gradient (statistics, update) + 8 master + 2",
+        "second moment only (4 (r + c) bytes a matrix, taken as 0); traffic 2 x 2 gradient (statistics, update) + 8 master + 2; FLOP of "
+        "g g + eps and its two sums (4), product of row and column, root, division (3), lr, subtraction (2), without clipping",
     ),
     "muon": OptimizerStates(
         4.0,
         4.0,
         20.0,
-        "Jordan et al., Muon, 2024, https://kellerjordan.github.io/posts/muon/: one momentum; traffic as momentum, without the "
+        4.0,
+        "Jordan et al., Muon, 2024, https://kellerjordan.github.io/posts/muon/: one momentum; traffic and FLOP as momentum, without the "
         "Newton-Schulz matrix products; embeddings, head and vectors usually stay with adamw",
     ),
 }
+
+
+def low_rank_states(m, n, projection_rank):
+    """Elements that Adam on a gradient projected to a low rank keeps for each parameter: ``projection_rank (m + 2 n) / (m n)``.
+
+    The gradient of a matrix of m rows and n columns, m <= n, is projected to r rows: a projector of m by r, and two moments of r by n.
+
+    Parameters
+        m [1]: rows of the matrix, its smaller side, > 0
+        n [1]: columns of the matrix, > 0
+        projection_rank [1]: rank r, >= 0
+    Returns [1]: elements for each parameter; Adam has 2
+    Source: Zhao et al., GaLore: Memory-Efficient LLM Training by Gradient Low-Rank Projection, ICML 2024, table 1,
+        https://arxiv.org/abs/2403.03507
+    Leaves out: matrices that are not projected (embeddings, output layer, vectors), which keep Adam's states
+
+    >>> float(low_rank_states(4096, 4096, 1024))  # the rank that the paper uses for LLaMA 7B
+    0.75
+    """
+    held = ratio(1.0 * projection_rank * (m + 2.0 * n), 1.0 * m * n)
+    return inside(held, m > 0, n > 0, projection_rank >= 0)
 
 
 def state(parameters, bytes_per_parameter, shards):
@@ -105,6 +157,23 @@ def training_static(parameters):
     1120000000000.0
     """
     return inside(16.0 * parameters, parameters >= 0)
+
+
+def least_accelerators(size, capacity):
+    """The fewest accelerators whose memory together holds a size: ``ceil(size / capacity)``.
+
+    Parameters
+        size [B]: bytes to hold, >= 0
+        capacity [B]: memory of one accelerator, > 0
+    Offset [B]: whole accelerators
+    Returns [1]: accelerators, with no room for anything else
+    Source: count; errata E001-8: 14 of 80 GB for 70B parameters is exactly 14.0, so nothing is left for activations
+    Leaves out: activations, buffers, the memory that the driver takes
+
+    >>> float(least_accelerators(16 * 70e9, 80e9))  # worked in the estimation exercises
+    14.0
+    """
+    return inside(np.ceil(ratio(1.0 * size, 1.0 * capacity)), size >= 0, capacity > 0)
 
 
 def adam(parameters):

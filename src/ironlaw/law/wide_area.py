@@ -106,6 +106,56 @@ def shared_pipe(n, size, bandwidth):
     return inside(ratio(1.0 * size, ratio(1.0 * bandwidth, 1.0 * n)), n >= 1, size >= 0, bandwidth > 0)
 
 
+def data_rate(bandwidth, efficiency):
+    """Rate at which data arrives over a line: ``bandwidth efficiency``.
+
+    Parameters
+        bandwidth [B/s]: rate of the line, > 0
+        efficiency [1]: share of the rate that data takes, > 0
+    Returns [B/s]: rate of the data
+    Source: definition; the share that headers leave: IEEE 802.3 and RFC 9293, 1,448 bytes of data in 1,538 bytes on the wire
+    Leaves out: how congestion and lost packets lower the share on a given route
+
+    >>> round(float(data_rate(10e9, 1448 / 1538)) / 1e9, 3)
+    9.415
+    """
+    return inside(1.0 * bandwidth * efficiency, bandwidth > 0, efficiency > 0)
+
+
+def sent_bytes(n, size):
+    """Bytes that each site sends in an all-reduce: ``2 (n - 1) / n size``.
+
+    Parameters
+        n [1]: sites, >= 1
+        size [B]: bytes of the tensor, >= 0
+    Returns [B]: bytes sent by one site; 0 for one site
+    Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009, section 3,
+        https://doi.org/10.1016/j.jpdc.2008.09.002
+    Leaves out: headers, and data that is sent again
+
+    >>> float(sent_bytes(10, 140e9))  # the gradients of 70B parameters in bf16 among ten sites
+    252000000000.0
+    """
+    return inside(ratio(2.0 * (1.0 * n - 1.0) * size, 1.0 * n), n >= 1, size >= 0)
+
+
+def traffic_cost(sent, exchanges, traffic_price):
+    """Cost of what a site sends: ``sent exchanges traffic_price``.
+
+    Parameters
+        sent [B]: bytes of one exchange, >= 0
+        exchanges [1]: exchanges of the run, >= 0
+        traffic_price [USD/B]: price of a byte that leaves the site, >= 0
+    Returns [USD]: cost
+    Source: product of the three; clouds bill traffic by the bytes that leave (Google Cloud, Network pricing, https://cloud.google.com/vpc/network-pricing)
+    Leaves out: discounts for volume, the rent of a line
+
+    >>> float(traffic_cost(252e9, 1000, 20e-12))  # 252 TB at 20 USD a TB
+    5040.0
+    """
+    return inside(1.0 * sent * exchanges * traffic_price, sent >= 0, exchanges >= 0, traffic_price >= 0)
+
+
 def exposed_per_step(communication, window, inner_steps, fragments):
     """Waiting of a step when pieces are exchanged once in many steps: ``fragments max(0, communication - window) / inner_steps``.
 

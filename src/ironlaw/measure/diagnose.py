@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.catalog.sourced import Reading, watch_sources
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
 from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
@@ -21,15 +22,18 @@ from ironlaw.measure.read.nsys import read_nsys
 from ironlaw.measure.read.snapshot import Snapshot, read_snapshot
 from ironlaw.measure.read.sniff import files_of, kind_of
 from ironlaw.measure.verdict import Verdict, judge_job, judge_rank
-from ironlaw.measure.versus.compare import Comparison, Measured, compare
+from ironlaw.measure.versus.compare import Comparison, compare
 from ironlaw.measure.versus.memory import MemoryRow, compare_memory
 from ironlaw.measure.versus.parts import find_pace_setter, measure_step
 from ironlaw.measure.versus.predicted import load_prediction, run_estimate
 from ironlaw.measure.window import Policy
-from ironlaw.question.options import read_options
+from ironlaw.question.options import TOKENS_PER_SECOND, read_options
+from ironlaw.shown import Shown
 from ironlaw.units import parse
 
 if TYPE_CHECKING:
+    from ironlaw.catalog.citations import Citations
+    from ironlaw.catalog.sourced import Source
     from ironlaw.measure.logs.reading import LogReading
 
 CHOICES = ("keep", "drop")
@@ -37,8 +41,8 @@ CLOCK_RUNS = 3_600_000_000_000  # [ns] an earlier time may count from the start 
 _WHOLE = ("gpus", "seq_len", "global_batch_size")
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
     """The diagnosis of all files; ``data`` gives the JSON, ``exit_status`` the exit status of the command."""
 
     profiles: tuple[Profile, ...]
@@ -53,6 +57,14 @@ class Diagnosis:
     assumptions: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
+    folders: tuple[str, ...] = ()
+    read: tuple[Source, ...] = ()  # the sources of the values of the catalogue that were read
+
+    def citations(self) -> Citations:
+        """The sources of the devices' values, and of the estimate that the run is compared with. As text they are BibTeX."""
+        from ironlaw.catalog.citations import cite
+
+        return cite(self.read)
 
     @property
     def exit_status(self) -> int:
@@ -111,20 +123,45 @@ def diagnose(
     kernel_names: Sequence[str | Path] = (),
     question: Mapping[str, Any] | None = None,
     untraced_step: str | float | None = None,
+    tokens_per_second: str | float | None = None,
     folders: tuple[str, ...] = (),
 ) -> Diagnosis:
     """Diagnose traces, logs and snapshots; ``question`` has the options of ``ironlaw.estimate`` for the same run.
 
     ``unlinked`` and ``last_step`` are ``keep`` or ``drop``. ``patterns`` are files with more names of communication kernels,
     ``kernel_names`` files with more names of other kernels. ``untraced_step`` is the step time without a profiler.
+    ``tokens_per_second`` is a measured throughput of all accelerators, of a log without one, or without any file.
     """
+    with watch_sources(reading := Reading()):
+        found = _diagnose(
+            paths, unlinked, last_step, time_unit, on, against, patterns, kernel_names, question, untraced_step, tokens_per_second, folders
+        )
+    return replace(found, read=tuple(reading.sources))
+
+
+def _diagnose(
+    paths: str | Path | Iterable[str | Path],
+    unlinked: str,
+    last_step: str,
+    time_unit: str,
+    on: str | None,
+    against: str | Path | None,
+    patterns: Sequence[str | Path],
+    kernel_names: Sequence[str | Path],
+    question: Mapping[str, Any] | None,
+    untraced_step: str | float | None,
+    tokens_per_second: str | float | None,
+    folders: tuple[str, ...],
+) -> Diagnosis:
+    """The diagnosis of files."""
     _check_choices(unlinked, last_step, time_unit)
     if against is not None and question and question.get("model"):
         raise QuestionError("--against and --model both name a prediction: give one of them")
     named = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    rate = None if tokens_per_second is None else TOKENS_PER_SECOND.read(tokens_per_second, "--tokens-per-second")
     files, skipped = files_of(named)
-    if not files:
-        raise QuestionError("no file given; try: ironlaw diagnose trace.json.gz")
+    if not files and rate is None:
+        raise QuestionError("no FILE given; try: ironlaw diagnose trace.json.gz")
     untraced = _read_untraced_step(untraced_step)
     policy = Policy(unlinked, last_step)
     names = read_names(kernel_names) if kernel_names else None
@@ -140,15 +177,19 @@ def diagnose(
             if file in named or len(files) == 1:
                 raise
             skipped.append(f"skipped over: {error}")  # in a folder, files that cannot be read are skipped with a warning
-    if not (readings.profiles or readings.logs or readings.snapshots or readings.timelines):
+    if files and not (readings.profiles or readings.logs or readings.snapshots or readings.timelines):
         raise InputError(f"none of {len(files)} files could be read; the first: {skipped[-len(files)].removeprefix('skipped over: ')}")
+    _check_throughput(rate, readings, against, question)
     profiles = readings.profiles
     profiler_costs = [measure_profiler_cost(p, untraced) for p in profiles] if untraced is not None else []
     if untraced is not None and not profiler_costs:
         raise QuestionError("--untraced-step needs a trace: give one")
     verdicts = tuple(refuse_dispatch(judge_rank(p), profiler_costs[i : i + 1]) for i, p in enumerate(profiles))
-    ranks, verdict, rank_warnings = _join_ranks(profiles, verdicts, readings.logs)
-    comparison = _compare(readings, against, question, folders)
+    memory = bool(readings.snapshots or readings.timelines)
+    ranks, verdict, rank_warnings = _join_ranks(profiles, verdicts, readings.logs, memory)
+    comparison, why_not = _compare(readings, against, question, rate, folders)
+    several = len(files) > 1
+    warnings = [*skipped, *rank_warnings, *why_not, *check_profiler_cost(profiler_costs), *_warnings(readings, comparison, many=several)]
     return Diagnosis(
         profiles=tuple(profiles),
         logs=tuple(readings.logs),
@@ -160,13 +201,20 @@ def diagnose(
         comparison=comparison,
         memory=_memory(readings, question, folders),
         assumptions=_assumptions(policy, profiles, on, untraced),
-        warnings=tuple(
-            dict.fromkeys(
-                [*skipped, *rank_warnings, *check_profiler_cost(profiler_costs), *_warnings(readings, comparison, many=len(files) > 1)]
-            )
-        ),
+        warnings=tuple(dict.fromkeys(warnings)),
         verdicts=verdicts,
+        folders=folders,
     )
+
+
+def _check_throughput(rate: float | None, readings: _Readings, against: str | Path | None, question: Mapping[str, Any] | None) -> None:
+    """Refuse a measured throughput beside a trace, which has its own steps, or without the run it belongs to."""
+    if rate is None:
+        return
+    if readings.profiles:
+        raise QuestionError("--tokens-per-second goes with a log or alone: a trace has its own steps")
+    if against is None and not (question and question.get("model")):
+        raise QuestionError("--tokens-per-second needs --model, --on and --gpus: the run it was measured on")
 
 
 def _check_choices(unlinked: str, last_step: str, time_unit: str) -> None:
@@ -239,10 +287,12 @@ def _keep_with_events(traces: list[Trace]) -> list[Trace]:
     return [t for t in traces if len(t.events)] or traces[:1]
 
 
-def _join_ranks(profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list[LogReading]) -> tuple[Ranks | None, Verdict, list[str]]:
+def _join_ranks(
+    profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list[LogReading], memory: bool
+) -> tuple[Ranks | None, Verdict, list[str]]:
     """Align the traces of one job, and give its verdict; files of different jobs have no common verdict."""
     if not profiles:
-        return None, _judge_logs(logs), []
+        return None, _judge_logs(logs, memory), []
     if len(profiles) == 1:
         return None, verdicts[0], []
     if why := _why_not_one_job(profiles):
@@ -275,8 +325,10 @@ def _overlap_in_time(profiles: list[Profile]) -> bool:
     return min(start) > CLOCK_RUNS and max(start) < min(p.trace.base + p.window.end for p in profiles)
 
 
-def _judge_logs(logs: list[LogReading]) -> Verdict:
+def _judge_logs(logs: list[LogReading], memory: bool) -> Verdict:
     """The verdict of logs: a log can rule out bottlenecks, but not name one."""
+    if not logs and not memory:
+        return Verdict(None, None, None, None, "a throughput alone does not show the bottleneck")
     if not logs:
         return Verdict(None, None, None, None, "memory alone does not show the bottleneck")
     timed = [log for log in logs if log.exit_status == 4]
@@ -284,23 +336,42 @@ def _judge_logs(logs: list[LogReading]) -> Verdict:
 
 
 def _compare(
-    readings: _Readings, against: str | Path | None, question: Mapping[str, Any] | None, folders: tuple[str, ...]
-) -> Comparison | None:
-    """Compare the first file with step times with the prediction; None if none was asked for, or only memory was measured."""
+    readings: _Readings,
+    against: str | Path | None,
+    question: Mapping[str, Any] | None,
+    tokens_per_second: float | None,
+    folders: tuple[str, ...],
+) -> tuple[Comparison | None, list[str]]:
+    """Compare the first file with step times with the prediction, and why there is no comparison; None where none was asked for."""
     if against is None and not (question and question.get("model")):
-        return None
-    predicted = load_prediction({} if against is not None else question or {}, against, folders)
-    if predicted is None:
-        return None
+        return _compare_by_log(readings.logs, question or {}, folders)
     if readings.profiles:
-        return compare(measure_step(find_pace_setter(readings.profiles)), predicted)
-    for log in readings.logs:
-        if log.steps is not None:
-            device = log.rates.device if log.rates and log.rates.device else ""
-            return compare(Measured(log.steps.median, {}, device=device, world_size=log.world_size), predicted)
+        predicted = load_prediction({} if against is not None else question or {}, against, folders)
+        assert predicted is not None
+        return compare(measure_step(find_pace_setter(readings.profiles)), predicted), []
+    timed = next((log for log in readings.logs if log.steps is not None or log.tokens_per_second is not None), None)
+    if timed is not None or tokens_per_second is not None:
+        from ironlaw.measure.versus.from_log import compare_log
+
+        return compare_log(timed, tokens_per_second, against, question or {}, folders)
     if readings.snapshots or readings.timelines:
-        return None
-    raise QuestionError("no step times to compare with the estimate: give a trace, or a log with step times")
+        return None, []
+    raise QuestionError("no step times to compare with the estimate: give a trace, a log with step times, or --tokens-per-second")
+
+
+def _compare_by_log(logs: list[LogReading], question: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[Comparison | None, list[str]]:
+    """Compare one log whose arguments describe its model and its step, where the accelerator is given; else no comparison."""
+    from ironlaw.measure.logs.asked import missing_for_tokens
+    from ironlaw.measure.versus.from_log import compare_log
+
+    if len(logs) != 1 or not question.get("on") or logs[0].steps is None or "model" not in logs[0].run:
+        return None, []
+    if missing_for_tokens({**logs[0].run, **question}) or not (question.get("gpus") or logs[0].run.get("gpus")):
+        return None, []
+    try:
+        return compare_log(logs[0], None, None, question, folders)
+    except IronlawError as error:
+        return None, [f"not compared with an estimate: {error}"]
 
 
 def _memory(readings: _Readings, question: Mapping[str, Any] | None, folders: tuple[str, ...]) -> tuple[MemoryRow, ...]:

@@ -10,7 +10,7 @@ import math
 # --- names an option may have
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")
-OPTIMIZERS = ("sgd", "momentum", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")
+OPTIMIZERS = ("sgd", "momentum", "rmsprop", "lion", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
 CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
@@ -19,6 +19,10 @@ CUDA_GRAPHS = ("none", "partial", "full")
 GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
+ROUNDINGS = ("up", "down", "exact")  # of the steps of a run
+# networks that are no language models: spellings of the lists of operators in questions/roofline/lists
+OPERATOR_LISTS = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
+OPERATOR_LISTS |= {"stable-diffusion-unet": "stable-diffusion-unet"}
 
 # --- the job
 
@@ -28,6 +32,7 @@ BATCH_RANGE = 0.25  # of it: how far the default batch may be from it, to be one
 BATCH_LOSS = 0.02  # of the tokens per second of the best batch in that range: what a nearer batch may lose
 NEAR_BATCH = 0.10  # of a batch that the user gave: a batch so near that is much faster is worth a warning
 BATCH_COST = 0.10  # of the tokens per second of a near batch: what the given batch must cost to be worth the warning
+NEAR_COUNT = 0.05  # of a number of accelerators: a round number so near that is much faster is worth a warning
 MUCH_SHARED = 4  # times the divisors that the given batch shares with the accelerators: what a near batch must share to be tried
 FEW_SEQUENCES = 10.0  # of a batch: with fewer no other batch is within a tenth
 FEWEST_SHARED = 8.0  # a batch to try shares at least one over this of the divisors that the best of them shares with the accelerators
@@ -48,6 +53,12 @@ LORA_RANK = 8  # of --lora and --qlora, which name none: the default of peft's L
 FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
 GRID = "world"
+ROUNDING = "up"  # the run sees all its tokens
+
+# --- storage of checkpoints
+
+CHECKPOINTS_KEPT = 2.0  # the newest may be incomplete when a job dies, so the one before it is kept too
+CHECKPOINT_OVERHEAD = 0.01  # share of the time that writes may take, for the rate that storage needs
 
 # --- how much memory the best plan keeps free
 
@@ -76,6 +87,7 @@ WARN_SEQUENCE = 65536.0  # tokens from which an estimate without context paralle
 USUAL_MFU = (0.40, 0.50)  # MFU of tuned runs
 LARGEST_BATCH = 2.0**28  # tokens; four times the largest batch of published runs
 MOST_ACCELERATORS = 131072.0  # no published job is larger: more are not tried where a number is looked for
+PRICE_DAYS = 90  # between the dates of two prices: what is further apart is worth a warning
 MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
 
 
@@ -149,3 +161,8 @@ def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp
     """
     flat = gpus == 1 or (tp == 1 and pp == 1)
     return usual or (FLAT_FRAMEWORK if flat else FRAMEWORK)
+
+
+# storage of a node, where the question gives none
+DISK = 3.5e9  # B/s by datasheet, sequential: one NVMe drive on four lanes of PCIe 3
+SUSTAINED = 0.5  # share of a datasheet's read rate; typical of NVMe drives under load

@@ -198,6 +198,10 @@ def _names(names: tuple[str, ...], default: str = "") -> str:
 
 
 BATCH_MI = defaults.BATCH_TOKENS / 2**20
+ROUNDING = Option(one_of(defaults.ROUNDINGS), f"rounding of steps: {_names(defaults.ROUNDINGS, defaults.ROUNDING)}", "HOW")
+TOKENS_PER_SECOND = Option(
+    tokens, "measured tokens per second of all accelerators, such as 150k: its MFU, its loss and likely causes", "RATE"
+)
 
 OPTIONS: dict[str, Option] = {
     # --- the hardware
@@ -249,7 +253,8 @@ OPTIONS: dict[str, Option] = {
     ),
     "recompute": Option(
         recompute,
-        "activation recomputation: none, selective[:OPERATORS], full, every:K layers, share:F of layers (default: searched)",
+        "activation checkpointing (recomputation): none; selective[:OPERATORS]; full, every layer; segments:K, all layers with one"
+        " checkpoint for K layers; every:K, one layer in K; share:F, of the layers (default: searched)",
         "HOW",
         column=True,
     ),

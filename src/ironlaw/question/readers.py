@@ -57,6 +57,40 @@ def by_name(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str,
     return read
 
 
+def for_each(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], tuple[Any, ...] | dict[str, Any]]:
+    """Make a reader of one value for all, a comma list in order, or ``NAME=VALUE`` pairs. A name may be a pair ``LAT,LON``.
+
+    >>> for_each(text)("a,b", "--grid"), for_each(text)("oslo=norway,46.02,8.96=switzerland", "--grid")
+    (('a', 'b'), {'oslo': 'norway', '46.02,8.96': 'switzerland'})
+    """
+    in_order = list_of(reader)
+
+    def read(value: Any, flag: str) -> tuple[Any, ...] | dict[str, Any]:
+        """Read the values in order, or by name."""
+        if isinstance(value, Mapping):
+            pairs = {str(name).strip(): item for name, item in value.items()}
+        else:
+            items = value if isinstance(value, (list, tuple)) else str(value).split(",") if isinstance(value, str) else [value]
+            named = ["=" in item if isinstance(item, str) else False for item in items]
+            if not any(named):
+                return in_order(value, flag)
+            pairs, latitude = {}, ""
+            for item, has_name in zip(items, named, strict=True):
+                if not has_name and (latitude or units.bare_number(item) is None):
+                    raise ValueRangeError(f"{flag}: {item} has no name, but other values have: write all as NAME=VALUE or none")
+                if not has_name:
+                    latitude = f"{str(item).strip()},"
+                    continue
+                name, _, one = str(item).partition("=")
+                pairs[latitude + name.strip()] = one
+                latitude = ""
+            if latitude:
+                raise ValueRangeError(f"{flag}: {latitude[:-1]} has no name, but other values have: write all as NAME=VALUE or none")
+        return {name: reader(item.strip() if isinstance(item, str) else item, f"{flag} {name}") for name, item in pairs.items()}
+
+    return read
+
+
 def zero_or_more(unit: str) -> Callable[[Any, str], float]:
     """Make a reader of quantities in ``unit``, 0 for none."""
 

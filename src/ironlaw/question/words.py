@@ -79,12 +79,12 @@ RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
 
 
 def recompute(value: Any, flag: str) -> str:
-    """Read none, selective, selective:OPERATORS, full or every:K."""
+    """Read none, selective, selective:OPERATORS, full, segments:K, every:K or share:F."""
     name = str(value).strip().lower()
     if name in ("none", "selective", "full"):
         return name
     head, _, tail = name.partition(":")
-    if head == "every" and tail.isascii() and tail.isdecimal() and int(tail[:9]) >= 1 and len(tail) < 6:
+    if head in ("every", "segments") and tail.isascii() and tail.isdecimal() and int(tail[:9]) >= 1 and len(tail) < 6:
         return name
     if head == "share":
         share = units.parse(tail, "1", flag)
@@ -96,7 +96,19 @@ def recompute(value: Any, flag: str) -> str:
             if operator not in RECOMPUTABLE:
                 raise UnknownNameError(f"operator of {flag} selective", operator, RECOMPUTABLE)
         return name
-    raise UnknownNameError(flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "every:2", "share:0.5"])
+    raise UnknownNameError(
+        flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "segments:4", "every:2", "share:0.5"]
+    )
+
+
+def layers_named(how: str) -> int:
+    """The layers that ``every:K`` and ``segments:K`` name; 0 in other kinds of recomputation.
+
+    >>> layers_named("segments:4"), layers_named("full")
+    (4, 0)
+    """
+    head, _, tail = how.partition(":")
+    return int(tail) if head in ("every", "segments") else 0
 
 
 def _distinct_names(value: Any, flag: str) -> set[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.errors import QuestionError, nearest_names
+from ironlaw.errors import QuestionError, UnknownNameError, nearest_names
 from ironlaw.question.options import Option
 from ironlaw.question.synonyms import resolve
 from ironlaw.question.words import PerParameter, readings_of
+from ironlaw.shown import Columns, Shown
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
+    from ironlaw.catalog.citations import Citations
+    from ironlaw.catalog.sourced import Source
     from ironlaw.question.assumptions import Assumptions
     from ironlaw.terms import Term
 
@@ -26,19 +30,64 @@ class Column:
     unit: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of plain SI values by key; None where there is no answer."""
+@dataclass(frozen=True, repr=False)
+class Table(Shown, Columns):
+    """Rows of plain SI values by key; None where there is no answer. ``len()``, an index and a loop give rows."""
 
     name: str  # its key in JSON
     title: str
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Any]]
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: int) -> Mapping[str, Any]:
+        return self.rows[at]
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The cells by heading, which has the unit, as in the CSV."""
+        return {heading(column): [_plain_cell(row.get(column.key)) for row in self.rows] for column in self.columns}
+
+    def column_units(self) -> dict[str, str]:
+        """The SI unit by heading; "" for texts and pure numbers."""
+        return {heading(column): si_unit(column) for column in self.columns}
+
+
+class Tables(tuple[Table, ...]):
+    """The tables of an answer, in the order of the page; ``tables["name"]`` is the one of a name."""
+
+    __slots__ = ()
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, str):
+            return super().__getitem__(at)
+        found = next((table for table in self if table.name == at), None)
+        if found is None:
+            raise UnknownNameError("table", at, [table.name for table in self])
+        return found
+
+
+def si_unit(column: Column) -> str:
+    """The unit of a column; "" for a text, a number or a share."""
+    return "" if column.unit in ("1", "%") else column.unit.removeprefix("decimal ")
+
+
+def heading(column: Column) -> str:
+    """The key of a column with its unit, as a CSV and a data frame have it.
+
+    >>> heading(Column("step", "step time", "s")), heading(Column("mfu", "MFU", "%"))
+    ('step [s]', 'mfu')
+    """
+    return column.key + (f" [{si_unit(column)}]" if si_unit(column) else "")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Answer:
-    """One answer; where ``feasible`` is False the answer is no."""
+class Answer(Shown):
+    """One answer; where ``feasible`` is False the answer is no.
+
+    ``tables["name"]`` is a table, ``answer["name"]`` the value of a term, a further value, or the rows of a table.
+    """
 
     title: str
     headline: Sequence[str]  # sentences, the answer first
@@ -52,11 +101,32 @@ class Answer:
     possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)
     verb: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)  # options as they were given
+    catalog: tuple[str, ...] = ()  # folders as they were given
+    read: tuple[Source, ...] | None = None  # the sources of values that were read; None: not watched
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", Tables(self.tables))
+
+    def table(self, name: str) -> Table:
+        """The table of a name, which is its key in the JSON."""
+        found: Table = Tables(self.tables)[name]
+        return found
 
     @property
     def exit_status(self) -> int:
         """0 where the answer is yes, 1 where it is no, 2 where no plan of the question is legal."""
         return 2 if not self.possible else int(not self.feasible)
+
+    def citations(self) -> Citations:
+        """The sources that this answer used: of values that were read, and the literature of its laws. As text they are BibTeX.
+
+        Answers the question once more, unless its sources were watched from the start.
+        """
+        from ironlaw.catalog.citations import cite
+        from ironlaw.estimate.citations import laws_of
+
+        answer = self if self.read is not None else answer_question(self.verb, self.given, self.catalog, cite=True)
+        return cite(answer.read or (), laws_of(answer.terms))
 
     def __getitem__(self, name: str) -> Any:
         """The value of a term, a further value, or the rows of a table, by name."""
@@ -67,6 +137,12 @@ class Answer:
             if table.name == name:
                 return table.rows
         return self.values[name]
+
+
+def _plain_cell(value: Any) -> Any:
+    """A cell as a Python value; None where a number is not finite."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> dict[str, Any]:
@@ -95,9 +171,19 @@ def need(values: Mapping[str, Any], *names: str) -> None:
             raise QuestionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}")
 
 
-def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...]) -> Answer:
-    """Answer the question of a verb; its module is imported here, so that importing the verb stays light."""
+def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...], cite: bool = False) -> Answer:
+    """Answer the question of a verb; its module is imported here, so that importing the verb stays light.
+
+    With ``cite`` the sources of the values that are read are noted for ``citations``.
+    """
     from ironlaw.catalog.load import given_folders
+
+    if cite:
+        from ironlaw.catalog.sourced import Reading, watch_sources
+
+        with watch_sources(reading := Reading()):
+            answered = answer_question(verb, options, catalog)
+        return replace(answered, read=tuple(reading.sources))
 
     folders = given_folders(catalog)
     known = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
@@ -107,7 +193,7 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, folders)
     told = {(item["name"], item["value"]) for item in answer.assumptions}
     added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in told]
-    return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given)
+    return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given, catalog=tuple(catalog))
 
 
 NAMES = {"node": "nodes", "fabric": "fabrics", "framework": "frameworks"}  # options that name records, by the kind of record

@@ -12,7 +12,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.estimate.as_data import common_keys, sources_data, term_data, term_sources
-from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.questions.answer import Answer, Column, Table, heading
 from ironlaw.report.explanation import LISTED, NAMES, node_lines
 from ironlaw.report.terminal import Ink, short
 
@@ -62,7 +62,7 @@ def table_lines(table: Table, ink: Ink) -> Iterator[str]:
     """A table as text: texts on the left of their columns, numbers with their units on the right."""
     cells = [[cell(row.get(column.key), column) for column in table.columns] for row in table.rows]
     widths = [max(len(column.title), *(len(line[i]) for line in cells)) for i, column in enumerate(table.columns)]
-    texts = [_is_text(table, column) for column in table.columns]
+    texts = [is_text(table, column) for column in table.columns]
 
     def line(values: list[str]) -> str:
         return "  " + "  ".join(v.ljust(w) if t else v.rjust(w) for v, w, t in zip(values, widths, texts, strict=True)).rstrip()
@@ -103,14 +103,10 @@ def answer_csv(answer: Answer, name: str = "") -> str:
         if len(tables) > 1:
             file.write(f"# {table.name}: {table.title}\n")
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow([column.key + (f" [{_si(column.unit)}]" if _si(column.unit) else "") for column in table.columns])
+        lines.writerow([heading(column) for column in table.columns])
         lines.writerows([_csv(row.get(column.key)) for column in table.columns] for row in table.rows)
         parts.append(file.getvalue())
     return "\n".join(parts).rstrip("\n")
-
-
-def _si(unit: str) -> str:
-    return "" if unit in ("1", "%") else unit
 
 
 def _csv(value: Any) -> Any:
@@ -137,7 +133,7 @@ def _markdown(table: Table) -> Iterator[str]:
         return
     yield from (f"## {table.title}", "")
     yield "| " + " | ".join(column.title or " " for column in table.columns) + " |"
-    yield "|" + "|".join("---" if _is_text(table, column) else "--:" for column in table.columns) + "|"
+    yield "|" + "|".join("---" if is_text(table, column) else "--:" for column in table.columns) + "|"
     for line in cells:
         yield "| " + " | ".join(item.replace("|", "\\|").replace("\n", " ") or " " for item in line) + " |"
 
@@ -152,7 +148,7 @@ def _tables(answer: Answer, name: str) -> list[Table]:
     return [table for table in filled if table.name == name]
 
 
-def _is_text(table: Table, column: Column) -> bool:
+def is_text(table: Table, column: Column) -> bool:
     """True where a column has no number."""
     return all(not isinstance(row.get(column.key), (int, float)) or isinstance(row.get(column.key), bool) for row in table.rows)
 

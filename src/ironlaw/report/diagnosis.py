@@ -10,6 +10,7 @@ from typing import Any
 
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
+from ironlaw.questions.throughput import describe_data, tabulate_suspects
 from ironlaw.report.answer import table_lines
 from ironlaw.report.logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
 from ironlaw.report.terminal import Ink, bar
@@ -75,6 +76,8 @@ def _utilisation(file: Mapping[str, Any]) -> str | None:
 
 def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     """The files, the verdict, and the next bottleneck."""
+    if not data["files"]:
+        yield ink.bold("a measured throughput")
     for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
         yield ink.bold(_title(file))
     if len(data["files"]) > 1:
@@ -294,10 +297,12 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     """The comparison with the estimate: a sentence, and the largest differences."""
     comparison = data.get("comparison")
     if not comparison:
+        yield from _say_what_to_give(data["files"], ink)
         return
     yield ink.bold(comparison["sentence"])
     if len(data["files"]) > 1 and comparison["rank"] is not None:
         yield f"compared is rank {comparison['rank']}, which waits least for the others"
+    yield from _measured_run(comparison, ink)
     rows = [r for r in data["compare"] or [] if abs(r["share"]) >= LEAST_SHARE][:MOST_ROWS]
     columns = (
         Column("term", "term"),
@@ -308,6 +313,33 @@ def _comparison(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     )
     if rows:
         yield from table_lines(Table("compare", "Step, measured and predicted", columns, rows), ink)
+
+
+def _say_what_to_give(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
+    """For one log of training without a comparison: what to give, so that the causes of its time are ranked."""
+    if len(files) != 1 or not (log := files[0].get("log")) or not (log["steps"] or log["tokens_per_second"]):
+        return
+    run = log["run"]
+    lacking = [words for name, words in NEEDED if name not in run]
+    yield ink.dim(f"to rank what could explain its time against an estimate of the same run, give {', '.join(lacking)}")
+
+
+NEEDED = (  # options of a comparison, by the name of what a log may give
+    ("model", "--model MODEL"), ("on", "--on ACCELERATOR"), ("gpus", "--gpus N"), ("seq_len", "--seq-len N"),
+    ("global_batch_size", "--global-batch-size N"),
+)  # fmt: skip
+
+
+def _measured_run(comparison: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The measured and predicted rates with their MFUs, what could explain the difference, and the command that shows more."""
+    run = comparison.get("measured_run")
+    if not run:
+        return
+    yield from describe_data(run)
+    if run["suspects"]:
+        yield from table_lines(tabulate_suspects(run["suspects"]), ink)
+    if comparison.get("next_command"):
+        yield ink.dim(f"every operator of the predicted step: {comparison['next_command']}")
 
 
 def _time(us: float) -> str:

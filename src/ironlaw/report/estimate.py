@@ -83,7 +83,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield (
         f"step {ink.bold(units.show(step, 's'))}{band_words(step_band(group, at, step))}, {rates['tokens_per_second']:,.0f} tokens/s"
         f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU), MFU {ink.bold(format(rates['mfu'], '.1%'))}"
-        f" (causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
+        f" (with attention; {_by_6n(group, rates)}causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
         f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
@@ -91,6 +91,11 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
     yield parameters_line(parameters_data(group.job))
+
+
+def _by_6n(group: Group, rates: dict[str, Any]) -> str:
+    """The MFU by 6N; nothing where weights are frozen, which 6N does not know."""
+    return "" if group.job.lora_rank or group.job.model.frozen_layers else f"6N {rates['mfu_6n']:.1%}, "
 
 
 def parameters_line(counts: dict[str, Any]) -> str:
@@ -213,6 +218,9 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
     return [remedy for remedy, usable in candidates[roof].items() if usable]
 
 
+_OFFLOAD = "--offload optimizer"
+
+
 def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
     """Changes that may make a plan fit; without those that this plan has already, or cannot have."""
     device = group.cluster.accelerator
@@ -222,10 +230,23 @@ def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
         "more tp or pp": True,
         "recompute": plan["recompute"] != "full",
         "a smaller micro-batch": plan["micro_batch_size"] > 1,
-        "--offload optimizer": has_link and not number(group.plan.offload_optimizer, at),
+        _OFFLOAD: has_link and not number(group.plan.offload_optimizer, at),
         "more GPUs": True,
     }
-    return [remedy for remedy, usable in candidates.items() if usable]
+    ways = [remedy for remedy, usable in candidates.items() if usable]
+    if _OFFLOAD in ways and _fits_without_states(group, at):
+        return [f"{_OFFLOAD} (then it fits the device)", *(way for way in ways if way != _OFFLOAD)]
+    return ways
+
+
+def _fits_without_states(group: Group, at: int) -> bool:
+    """True where a plan fits once the optimizer's states and master weights are in the memory of the host."""
+    freed = 0.0
+    for part in group.memory.tree["allocated"].parts:
+        if part.name.startswith(("master weights", "optimizer states")):
+            freed += number(part.value, at) or 0.0
+    device = number(group.memory.needed, at)
+    return device is not None and device - freed <= group.cluster.room
 
 
 def _nan_term(tree: Term, at: int) -> str:

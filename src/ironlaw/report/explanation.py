@@ -10,7 +10,10 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate.as_data import formula, law_name, number, trees_of, waterfall_data
 from ironlaw.estimate.bands import band_data, nearest_runs
+from ironlaw.estimate.layer.counts import active_parameters, matmul_parameters, total_parameters
+from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.parameters import parameters_data
+from ironlaw.estimate.rates import flop_by_part
 from ironlaw.estimate.waterfall import LOSSES, MEANING
 from ironlaw.report.nearest import band_table
 from ironlaw.terms import Term
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 NAMES = "list"  # in place of a term: the names of all terms
 LISTED = f"--explain {NAMES} prints all"
+
+ALSO = {"mfu": "6nd", "6n": "6nd", "6 n d": "6nd", "flop per token": "6nd", "model flop per token": "6nd"}  # names that show it too
 
 
 def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
@@ -31,9 +36,9 @@ def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     if term and term != "all":
         folded = term.lower().replace("_", " ").replace("-", " ")
         trees = [t for tree in trees for t in _terms_named(tree, folded, at)]
-        if not trees and folded not in tables:
+        if not trees and folded not in tables and ALSO.get(folded) not in tables:
             raise UnknownNameError("term", term, term_names(estimate, index), more=LISTED)
-        tables = {name: table for name, table in tables.items() if name == folded}
+        tables = {name: table for name, table in tables.items() if name in (folded, ALSO.get(folded))}
     lines = [line for table in tables.values() for line in (*table, "")]
     for tree in trees:
         lines += [*node_lines(tree, at, 0), ""]
@@ -51,6 +56,7 @@ def _tables_of(group: Group, at: int) -> dict[str, Iterator[str]]:
     tables = {"parameters": parameters_table(parameters_data(group.job))}
     if number(group.step.tree.value, at) is not None:
         tables["mfu"] = waterfall_table(waterfall_data(group, at))
+        tables["6nd"] = flop_table(group, at)
         if band := band_data(group, at):
             tables["error band"] = band_table(band, nearest_runs(group, at))
     return tables
@@ -81,6 +87,35 @@ def parameters_table(counts: dict[str, Any]) -> Iterator[str]:
     for name in ("embedding", "output_layer"):
         shared = " (of the embedding, its norm)" if name == "output_layer" and counts["tied"] else ""
         yield line(name.replace("_", " ") + shared, None, None, counts[name], counts[name])
+
+
+def flop_table(group: Group, at: int) -> Iterator[str]:
+    """The model FLOP of a token by part, beside the rule 6 N D, and the MFU that they give."""
+    job, plan = group.job, group.plan
+    parts = {name: number(term.value, at) for name, term in flop_by_part(job, plan).items()}
+    total = float(total_parameters(job.model))
+    multiply, tokens = float(matmul_parameters(job.model)), number(plan.global_batch_size * plan.seq_len, at)
+    rate, gpus = (number(column, at) for column in (group.throughput["tokens_per_second"].value, plan.gpus))
+    peak = group.cluster.accelerator.peak[job.precision.peak]
+    plain = not job.lora_rank and all(kind.trained for kind in kinds(job.model))
+    notes = {
+        "forward": f"2 for each of {units.show(multiply, 'parameter', 4)} that multiply a token",
+        "backward": "4: 2 for the gradient of its input, 2 for its own" if plain else "weights that are not trained have no gradient",
+        "attention_forward": "4 w s in a layer: scores, and their product with values",
+        "attention_backward": "twice that",
+    }
+    yield f"6 N D: model FLOP of a token {units.show(parts['whole'], 'FLOP', 4)}, times D tokens"
+    for name, note in notes.items():
+        yield f"  {name.replace('_', ' '):<20}{units.show(parts[name], 'FLOP', 4):>14}{parts[name] / parts['whole']:>8.1%}   {note}"
+    rule = 6.0 * float(active_parameters(job.model))
+    of = "active parameters" if active_parameters(job.model) < total else "parameters"
+    why = f"N all {of}, of which an embedding multiplies nothing; no attention"
+    yield f"  {'the rule 6 N':<20}{units.show(rule, 'FLOP', 4):>14}{rule / parts['whole']:>8.1%}   {why}"
+    whole, by_rule = (units.show(tokens * flop, "FLOP", 4) for flop in (parts["whole"], rule))
+    yield f"  a step: D = {tokens:,.0f} tokens, {whole}; by the rule {by_rule}"
+    mfu, mfu_by_rule = (flop * rate / (gpus * peak.value) for flop in (parts["whole"], rule))
+    flop = units.show(parts["whole"], "FLOP", 4)
+    yield f"  MFU = {flop} x {rate:,.0f} tokens/s / ({gpus:,.0f} x {peak.text}) = {mfu:.2%}; by the rule {mfu_by_rule:.2%}"
 
 
 def waterfall_table(losses: dict[str, float]) -> Iterator[str]:

@@ -55,7 +55,7 @@ def efficiency_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
 
 def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     """Step times, rates and their peaks, the bottlenecks the log rules out, and the sources of its values."""
-    steps, rates = log["steps"], log["rates"]
+    steps = log["steps"]
     if steps is not None:
         yield ink.bold("Steps")
         spread = f"5th to 95th percentile {_s(steps['p5_seconds'])} to {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
@@ -64,15 +64,7 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  left out: {aside['lines']} lines: {aside['reason']}" + (
             f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
         )
-    if rates is not None:
-        yield ink.bold("Rates per GPU")
-        yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
-        yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}"
-        yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recompute, {rates['recompute_formula']}"
-        if rates["peak"]:
-            yield f"  peak     {_tflops(rates['peak'])}, dense {rates['dtype']} of {rates['device']}"
-        if rates["claim"]:
-            yield f"  the log prints {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
+    yield from _rate_lines(log, ink)
     if log["collectives"]:
         yield from _collective(log["collectives"], ink)
         return  # a benchmark of collectives has no model
@@ -85,6 +77,25 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  highest memory {log['memory'] / 2**30:.1f} GiB"
     for source in log["said"]:
         yield ink.dim(f"  {source}")
+
+
+def _rate_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """Rates of a GPU with their peak; without a model, what the log prints of them."""
+    rates = log["rates"]
+    if rates is not None:
+        yield ink.bold("Rates per GPU")
+        yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
+        yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}"
+        yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recompute, {rates['recompute_formula']}"
+        if rates["peak"]:
+            yield f"  peak     {_tflops(rates['peak'])}, dense {rates['dtype']} of {rates['device']}"
+        if rates["claim"]:
+            yield f"  the log prints {_tflops(rates['claimed_flops'])}, which {rates['claim']}"
+    elif log["claimed_mfu"] is not None:
+        share, rate = log["claimed_mfu"], _tflops(log["claimed_flops"])
+        yield f"  the log prints {rate} per GPU: {share:.1%} of the dense peak, as its framework counts FLOPs"
+    if rates is None and log["tokens_per_second"]:
+        yield f"  {log['tokens_per_second']:,.0f} tokens/s of all GPUs"
 
 
 def _collective(bench: Mapping[str, Any], ink: Ink) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,16 @@ from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import Plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
+from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of
 from ironlaw.search.sizing import meets_limits, refine_range
 from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
+from ironlaw.shown import Columns, Shown, writer
+
+if TYPE_CHECKING:
+    from ironlaw.catalog.citations import Citations
 
 # options that change the cost or the ranking of plans, but not their step time
 AGAIN = (
@@ -34,7 +39,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Choice:
+class Choice(Shown):
     """One plan of a setting, as the options of an estimate."""
 
     setting: Setting
@@ -58,8 +63,11 @@ class Choice:
 
 
 @dataclass(eq=False, repr=False)
-class SearchResult:
-    """The settings of a question, swept. ``again`` answers for other prices, limits or tokens without a new search."""
+class SearchResult(Shown, Columns):
+    """The settings of a question, swept. ``again`` answers for other prices, limits or tokens without a new search.
+
+    ``to_pandas`` and the other tables have the plans that the page lists.
+    """
 
     question: Question
     settings: list[Setting]
@@ -78,6 +86,32 @@ class SearchResult:
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
         settings = [replace(s, question=question, base=bounds[s.base.asked.on, tuple(s.variant.items())]) for s in self.settings]
         return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The listed plans by column, as the CSV of ``ironlaw plan`` has them."""
+        columns: dict[str, list[Any]] = writer().plan_columns(self)
+        return columns
+
+    def column_units(self) -> dict[str, str]:
+        """The unit of every column; "" for texts and pure numbers."""
+        from ironlaw.estimate.columns import UNITS
+
+        return {name: UNITS.get(name, "") for name in self.to_columns()}
+
+    def citations(self) -> Citations:
+        """The sources that the listed plans and their objectives used. As text they are BibTeX."""
+        from ironlaw.catalog.citations import cite
+        from ironlaw.catalog.sourced import Reading, watch_sources
+        from ironlaw.estimate.citations import laws_of
+
+        choices = self.listed()[0]
+        with watch_sources(reading := Reading()):
+            estimates = dict.fromkeys(estimate for estimate, _ in self.explained(choices))
+            terms = [term for estimate in estimates for term in estimate.evaluate_again()]
+            settings = {setting.key: setting for setting in settings_of(self.question, self.folders)} if choices else {}
+            for choice in choices:
+                replace(settings[choice.setting.key], planned=choice.setting.planned).objectives(choice.seconds)
+        return cite(reading.sources, laws_of(terms))
 
     # --- how much was searched
 
@@ -144,6 +178,18 @@ class SearchResult:
         """The fastest plan of the best plan's setting that fits, whether it leaves memory free or not."""
         choices = to_choices(best.setting, pareto_plans(best.setting.swept))
         return min([best, *choices], key=lambda choice: choice.seconds)
+
+    def listed(self) -> tuple[list[Choice], Choice | None]:
+        """The plans that the page lists, and which of them is listed because it is faster than the best, with less memory free."""
+        if self.question.top:
+            return self.first(self.question.top), None
+        choices = self.of_kinds(defaults.PLANS)
+        if not choices:
+            return [], None
+        faster = self.fastest_that_fits(choices[0])
+        if faster.seconds >= choices[0].seconds:
+            return choices, None
+        return [*choices, faster], faster
 
     def pareto(self) -> list[tuple[Choice, dict[str, float]]]:
         """The plans that no other beats in every one of the question's objectives, and their values."""

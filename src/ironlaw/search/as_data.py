@@ -13,7 +13,6 @@ from ironlaw.estimate.bands import step_band, told_apart
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.question.asked import SCALARS
-from ironlaw.question.defaults import PLANS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
@@ -29,7 +28,7 @@ PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard",
 
 def search_data(result: SearchResult, explain: bool = False, advice: bool = True) -> dict[str, Any]:
     """Everything a search answers, by the keys of its JSON."""
-    choices, faster = listed_choices(result)
+    choices, faster = result.listed()
     estimates = result.explained(choices)
     plans = plan_entries(result, choices, estimates, faster, explain)
     near, fewer = _near_best(result, choices, estimates, faster, plans) if choices and advice else (None, None)
@@ -55,19 +54,6 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "advice": advise(result, choices[0], estimates[0]) if advice and choices else [],
         "misses": [] if choices else misses(result),
     }
-
-
-def listed_choices(result: SearchResult) -> tuple[list[Choice], Choice | None]:
-    """The plans to list, and which of them is listed because it is faster than the best, with less memory free."""
-    if result.question.top:
-        return result.first(result.question.top), None
-    choices = result.of_kinds(PLANS)
-    if not choices:
-        return [], None
-    faster = result.fastest_that_fits(choices[0])
-    if faster.seconds >= choices[0].seconds:
-        return choices, None
-    return [*choices, faster], faster
 
 
 def question_data(result: SearchResult) -> dict[str, Any]:

@@ -6,20 +6,21 @@ batch shrinks with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.placement import slices_of, tray_of
 from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.possible import any_legal
+from ironlaw.estimate.smaller import KEPT, ranks_left, unit_of
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.near import plan_entry, settings_alike
 from ironlaw.search.setting import Setting
 
 MOST_TRIED = 64  # counts below the best plan's; one that nothing divides takes no search, and the first that has a plan is the answer
-KEPT = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")  # of the best plan, with fewer data-parallel ranks
 
 
 def one_less(result: SearchResult, best: Choice, share: float) -> dict[str, Any] | None:
@@ -27,30 +28,21 @@ def one_less(result: SearchResult, best: Choice, share: float) -> dict[str, Any]
 
     ``share`` is what the best plan takes of a scale-up domain.
     """
-    unit, counts = _counts(best, share)
-    tried = [gpus for gpus, _ in zip(counts, range(MOST_TRIED), strict=False)]
+    unit = unit_of(best.setting.bound.cluster.node, best.setting.gpus, share)
+    tried = list(islice(unit.counts, MOST_TRIED))
     if not tried:
         return None
-    why, plan = _same_batch(settings_alike(result, best), tried)
+    alike = settings_alike(result, best)
+    why, plan = _same_batch(alike, tried)
+    if plan is None and why == "divides":  # under the schedule and the overlap of the best plan; with others there may be one
+        why, plan = _same_batch([replace(setting, planned=None) for setting in alike], tried)
     return {
-        "unit": unit,
+        "unit": unit.name,
         "gpus": int(tried[0]),
         "why": why,
         "same_batch": None if plan is None else _entry(best, plan),
         "same_layout": _same_layout(best, best.setting.gpus - tried[0]),
     }
-
-
-def _counts(best: Choice, share: float) -> tuple[str, Iterator[float]]:
-    """What is taken away, and the counts below the best plan's, largest first."""
-    gpus, node = best.setting.gpus, best.setting.bound.cluster.node
-    slices, tray = slices_of(node), tray_of(node)
-    if slices and gpus <= share:
-        return "slice", (float(chips) for chips in reversed(slices) if chips < gpus)
-    if slices or (tray > 1.0 and gpus > share):
-        return "slice" if slices else "rack", (float(n) for n in np.arange(gpus - share, 0.0, -share))
-    name = "tray" if tray > 1.0 else "node"
-    return name, (float(n) for n in np.arange(gpus - best.setting.node, 0.0, -best.setting.node))
 
 
 def _same_batch(alike: Sequence[Setting], counts: Sequence[float]) -> tuple[str | None, Choice | None]:
@@ -70,7 +62,7 @@ def _same_layout(best: Choice, lost: float) -> dict[str, Any] | None:
     """The best plan's layout on what is left when as few data-parallel ranks as possible give up ``lost`` accelerators."""
     setting, values = best.setting, best.values
     ranks = float(values["dp_replicate"] * values["dp_shard"])
-    left = ranks - np.ceil(lost / (setting.gpus / ranks))
+    left = ranks_left(ranks, setting.gpus, lost)
     if left < 1.0:
         return None
     row = setting.bound.asked.rows[0]._replace(global_batch_size=setting.batch * left / ranks)
@@ -84,6 +76,8 @@ def _same_layout(best: Choice, lost: float) -> dict[str, Any] | None:
 def _best_of(settings: Sequence[Setting]) -> tuple[Choice | None, bool]:
     """The best plan of some settings where one fits, and whether any is legal."""
     tasks = [setting.task() for setting in settings]
+    if not any(any_legal(task) for task in tasks):  # rows whose plans are all illegal cost the planner a search
+        return None, False
     found = best_plan(tasks)
     if found is None:
         return None, False

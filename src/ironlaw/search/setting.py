@@ -15,6 +15,7 @@ from ironlaw.estimate.distance import positions
 from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.choose import bind_variant, choose
 from ironlaw.estimate.planner.grid import Task
+from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.rows import given_space, is_given, row_of_space
 from ironlaw.estimate.planner.space import VARIANTS, Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
@@ -56,6 +57,11 @@ class Setting:
         options = {name: value for name, value in self.planned.items() if name in VARIANTS and value is not None}
         return bind_variant(self.base, options) if options else self.base
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells the settings of a question apart."""
+        return (self.base.cluster.accelerator.name, self.gpus, *self.variant.items())
+
     def _plan(self) -> dict[str, Any]:
         """The values that the best plan has of the axes that the listed plans share, found without timing every plan."""
         space, bound = self._offered, self.base
@@ -68,7 +74,7 @@ class Setting:
         tasks: list[Task] = []
         for space_of_job, own in zip(usable, bounds, strict=True):
             tasks.append(task_of(space_of_job, own, own.job(self.framework), self.sizes, tasks))
-        best = best_plan(tasks)
+        best = best_plan(tasks) if any(any_legal(task) for task in tasks) else None
         if best is None:
             return {}
         return {**options[best.task], **{name: column[0] for name, column in best.plan.columns.items() if name in varied}}

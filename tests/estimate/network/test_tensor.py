@@ -83,7 +83,7 @@ def test_every_model_has_its_blocks(name):
         layer = (group.cluster, job, group.plan, shapes, kind)
         both = passes.forward(passes.forward_operators(*layer)), passes.backward(*layer)
         alone = kind.routed and not model.shared_expert_intermediate_size
-        assert len(tensor.blocks(job, *both)) == kind.blocks - float(alone), kind.name
+        assert len(tensor.blocks(job, group.plan, *both)) == kind.blocks - float(alone), kind.name
 
 
 def test_gradients_are_accumulated_where_no_product_adds_them():

@@ -530,7 +530,8 @@ def tiled(rows, times, length, launches=0):
         ("AMD Radeon Graphics", 68702699520, 104, None),
         ("", 0, 0, None),
         ("NVIDIA H100 NVL", 99_000_000_000, 132, None),
-        ("NVIDIA H20", 100_000_000_000, 78, None),
+        ("NVIDIA H20", 100_000_000_000, 78, "h20"),
+        ("NVIDIA L20", 48e9, 92, None),
         ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20_000_000_000, 42, None),
         ("NVIDIA A100-SXM4-40GB", 42_000_000_000, 56, None),  # half its multiprocessors: not the whole part
         ("NVIDIA A100-PG509-200", 0, 0, None),  # nothing says which memory it has

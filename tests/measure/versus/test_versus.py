@@ -315,7 +315,7 @@ def _kept(case):
 def test_a_log_gives_the_total_only():
     predicted = _kept("dense")
     made = compare(Measured(1.11 * predicted.seconds, {}), predicted)
-    assert made.sentence.startswith("11 % slower than predicted; a log cannot show which terms")
+    assert made.sentence.startswith("measured ") and " a step: 11 % slower than predicted; a log cannot show which terms" in made.sentence
     assert "log" in made.sentence
     assert made.data()["compare"] == []
     assert made.data()["comparison"]["identifiable"] is False

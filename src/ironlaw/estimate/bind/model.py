@@ -11,11 +11,12 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.model import Model
-from ironlaw.errors import CatalogError, InputError, QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.files import is_there
 from ironlaw.job import PRECISIONS
 from ironlaw.law import scaling
+from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.words import Interpreted, PerParameter
 
@@ -33,7 +34,15 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
         return read.model_from_config(config, str(path), name)
     if "/" in named and not load.aliases(folders)["models"].get(load.fold_name(named)):
         raise InputError(f"{named}: no such file or folder (a model is a catalogue name, a config.json, or dimensions)")
-    model = load.record("models", named, folders)
+    try:
+        model = load.record("models", named, folders)
+    except UnknownNameError:
+        if listed := defaults.OPERATOR_LISTS.get(load.fold_name(named)):
+            raise UnsupportedError(
+                f"{named} is no language model, so it has no estimate; its FLOPs, bytes, memory and least times:"
+                f" ironlaw roofline --census {listed} --on ACCELERATOR --batch N"
+            ) from None
+        raise
     if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
         raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check lists smaller ones)")
     return model, []

@@ -28,7 +28,7 @@ class Money(Frozen):
 def bind_money(asked: Asked, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Money:
     """Price, grid and PUE, as given or by default."""
     return Money(
-        _price_if_known(asked.price, cluster, folders, assumptions),
+        price_if_known(asked.price, cluster, folders, assumptions),
         bind_grid(asked.grid, folders, assumptions),
         bind_pue(asked.pue, cluster, assumptions),
     )
@@ -38,30 +38,34 @@ def bind_price(asked: float | str | None, cluster: Cluster, folders: tuple[str, 
     """USD per second and accelerator: the number given, the provider/term named, or the newest on-demand price."""
     if isinstance(asked, (int, float)):
         return Sourced(asked / 3600.0, "USD/s", f"{asked} USD/h", ASKED)
+    price = find_price(asked, cluster, folders)
+    text = f"{price.per_hour.text} ({price.provider}, {price.region}, {price.term}, {price.date})"
+    assume(assumptions, "price", text, "given" if asked else "default")
+    return price.per_hour
+
+
+def find_price(asked: str | None, cluster: Cluster, folders: tuple[str, ...]) -> Price:
+    """The price of the catalogue that is named as provider/term, or the newest on-demand price."""
     name = cluster.accelerator.name
     if name not in load.names("prices", folders):
         raise QuestionError(
             f"the catalogue has no price of {name}: give --price in USD per accelerator hour, or a record prices/{name}.toml"
         )
     prices: PriceList = load.record("prices", name, folders)
-    listed = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
-    if asked:
-        wanted = load.fold_name(str(asked))
-        by_name = {load.fold_name(k): p for k, p in listed.items()} | {
-            load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"
-        }
-        if wanted not in by_name:
-            raise UnknownNameError(f"price of {name}", str(asked), listed)
-        price: Price = by_name[wanted]
-    else:
+    if not asked:
         on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
-        price = max(on_demand, key=lambda p: p.date)
-    text = f"{price.per_hour.text} ({price.provider}, {price.region}, {price.term}, {price.date})"
-    assume(assumptions, "price", text, "given" if asked else "default")
-    return price.per_hour
+        return max(on_demand, key=lambda p: p.date)
+    wanted = load.fold_name(str(asked))
+    listed = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
+    by_name = {load.fold_name(k): p for k, p in listed.items()} | {
+        load.fold_name(p.provider): p for p in prices.price if p.term == "on-demand"
+    }
+    if wanted not in by_name:
+        raise UnknownNameError(f"price of {name}", str(asked), listed)
+    return by_name[wanted]
 
 
-def _price_if_known(asked: float | str | None, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
+def price_if_known(asked: float | str | None, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:
     """The price as ``bind_price`` finds it; nan where none is given or known, so that time and energy are answered."""
     name = cluster.accelerator.name
     if asked is None and name not in load.names("prices", folders):

@@ -20,6 +20,7 @@ from ironlaw.job import PRECISIONS, Job
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
+from ironlaw.question.words import layers_named
 
 if TYPE_CHECKING:
     from ironlaw.estimate.bind.failures import FailureRates
@@ -138,7 +139,7 @@ def _check_options(asked: Asked, model: Model, precision: str) -> None:
     if layers and sum(layers) != model.num_hidden_layers:
         raise QuestionError(f"--layers-per-stage adds up to {sum(layers)}, {model.name} has {model.num_hidden_layers} layers")
     for row in asked.rows:
-        if row.recompute and row.recompute.startswith("every:") and int(row.recompute[6:]) > model.num_hidden_layers:
+        if row.recompute and layers_named(row.recompute) > model.num_hidden_layers:
             raise ValueRangeError(
                 f"--recompute {row.recompute}: {model.name} has only {model.num_hidden_layers} layers; give a smaller interval"
             )

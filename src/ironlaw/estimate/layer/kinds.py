@@ -183,7 +183,14 @@ def _single_blocks(model: Model) -> list[Kind]:
 
 
 def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
-    """Layers of ``kind`` on a stage: its layers in the kind's zone, times the kind's share of that zone."""
+    """Layers of ``kind`` on a stage: its layers in the kind's zone, times the kind's share of that zone. The stage keeps the count."""
+    counted = stage.found.get((kind, model))
+    if counted is None:
+        counted = stage.found[kind, model] = _count_layers(stage, kind, model)
+    return counted
+
+
+def _count_layers(stage: Stage, kind: Kind, model: Model) -> Any:
     if kind.place == "end":
         return (stage.head if stage.further is None else stage.further) * kind.count
     everywhere = not kind.first and kind.last == model.num_hidden_layers

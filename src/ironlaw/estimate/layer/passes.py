@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients, memory_bound
 from ironlaw.estimate.layer.kinds import Kind
@@ -98,6 +100,11 @@ def weight_gradients(backward: Term) -> Any:
     return backward.times * sum(part.value for part in backward.parts if operator_of(part).computes == WEIGHT_GRADIENT)
 
 
+def inside_segment(plan: Plan) -> Any:
+    """Of the layers of a segment that share a checkpoint, the share that has another layer of it behind: its output is needed again."""
+    return 1.0 - 1.0 / plan.recompute_segment
+
+
 def recompute(job: Job, plan: Plan, kind: Kind, operators: Operators) -> Term:
     """The time of repeating operators of the forward pass: of whole layers, in other layers those that the plan names."""
     other_layers = 1.0 - plan.recompute_layers
@@ -105,13 +112,17 @@ def recompute(job: Job, plan: Plan, kind: Kind, operators: Operators) -> Term:
     core = plan.recompute_layers + (other_layers * plan.recompute_attention if kind.mixer.attends else 0.0)  # a scan saves its tensors
     bytes_bound = plan.recompute_layers + other_layers * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
-    products = operators.products
+    products, within = operators.products, []
     if job.framework.compiled_recompute:
+        last = [t for t in products if operator_of(t).name in LAST_PRODUCTS]
         products = [t for t in products if operator_of(t).name not in LAST_PRODUCTS]
+        if np.any(plan.recompute_segment > 1):
+            within = [total("last product again, but for the last layer of a segment", last, times=linear * inside_segment(plan))]
     return total(
         "recompute",
         [
             total("linear layers again", products, times=linear),
+            *within,
             total("attention core again", operators.core, times=core),
             total("memory-bound operators again", operators.memory_bound, times=bytes_bound),
         ],

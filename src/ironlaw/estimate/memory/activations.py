@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.layer import adapters, casts, experts
 from ironlaw.estimate.layer.counts import expert_width, norms_of
@@ -188,6 +190,15 @@ def mlp_tensors(job: Job, cheap_kept: Any, last: float) -> Any:
     if job.model.hidden_act == "relu":
         return 1.0 + (last if last < 1.0 else 0.0) * cheap_kept
     return 1.0 + last * cheap_kept
+
+
+def checkpoints_of(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Checkpoints that one micro-batch keeps on a stage: one for each segment of a chunk's recomputed layers."""
+    layers = trained_layers(job, stage) * plan.recompute_layers
+    if not np.any(plan.recompute_segment > 1):
+        return layers
+    segments = plan.vpp * np.ceil(layers / (plan.vpp * plan.recompute_segment))
+    return np.where(plan.recompute_segment > 1, np.minimum(segments, layers), layers)
 
 
 def trained_layers(job: Job, stage: Stage) -> Any:

@@ -23,6 +23,9 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
 
     A unit is a layer, a matrix, or the embedding, whichever is largest.
     """
+    gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
+    if not np.any(gathered):
+        return leaf("gather buffers", share_of, "B", size=0.0, fraction=gathered)
     wide = job.precision.parameter_bytes
     gradient = 0.0 if job.lora_rank else job.framework.gradient_reduce_bytes.value  # gradients of adapters are small
     table = np.ceil(np.maximum(stage.embedding, stage.head)) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
@@ -35,7 +38,6 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
             whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
             size = (2.0 * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
         biggest = np.maximum(biggest, size)
-    gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
     return leaf("gather buffers", share_of, "B", size=biggest, fraction=gathered)
 
 

@@ -26,6 +26,7 @@ from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import states
+from ironlaw.law._domain import ratio
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -83,17 +84,33 @@ def layer_gradients(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     return terms
 
 
-def running_layer(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
-    """The layer that runs backward: what it computed again where layers are recomputed, and gradients of its tensors."""
+def running_layer(job: Job, plan: Plan, stage: Stage, saved: dict[Kind, list[Term]], gradients: dict[Kind, list[Term]]) -> list[Term]:
+    """The layer that runs backward: what it computed again where layers are recomputed, and gradients of its tensors.
+
+    With segments all layers of one are computed again before the backward pass of its last layer. Where kinds of layers mix, a segment
+    is counted as if all its layers were of the largest kind, up to all layers of a chunk.
+    """
     some = np.minimum(stage.layers, 1.0)
     sizes = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in saved.items()}
-    flowing = {kind.name.replace(" ", "_"): fold(layer_gradients(job, plan, s, kind)) for kind in kinds(job.model)}
+    flowing = {kind.name.replace(" ", "_"): fold(parts) for kind, parts in gradients.items()}
     again = np.where(plan.recompute_layers > 0, 1.0, 0.0) * some
+    if np.any(plan.recompute_segment > 1):
+        again = again * _layers_of_segment(job, plan, stage, sizes)
     return [
         leaf("layer being recomputed", overlapped_experts.largest, "B", times=again, **sizes),
         leaf("gradients of a layer's tensors", overlapped_experts.largest, "B", times=some, **flowing),
         *overlapped_experts.paired_layer_memory(plan, stage.layers, sizes),
     ]
+
+
+def _layers_of_segment(job: Job, plan: Plan, stage: Stage, sizes: dict[str, Any]) -> Any:
+    """Layers of the largest kind that hold as much as a segment: as many as it has, at most what all layers of a chunk hold."""
+    every: Any = 0.0
+    for kind, size in zip(kinds(job.model), sizes.values(), strict=True):
+        every = every + float(kind.trained) * layers_of(stage, kind, job.model) * size
+    largest = overlapped_experts.largest(**sizes)
+    chunk = np.maximum(ratio(every, largest) / plan.vpp, 1.0)
+    return np.where(plan.recompute_segment > 1, np.minimum(plan.recompute_segment, chunk), 1.0)
 
 
 def hooked_gradients(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term]:

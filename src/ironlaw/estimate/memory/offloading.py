@@ -12,7 +12,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.memory.activations import hidden_state, layer_activations, trained_layers
+from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import share_of
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network.sharding import exposed
@@ -74,8 +74,8 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     for kind, parts in layers.items():
         if kind.trained:
             saved = saved + layers_of(stage, kind, job.model) * fold(parts)
-    checkpoints = hidden_state("checkpoints", job, plan, Shapes.of(job, plan)).value * trained_layers(job, stage)
-    held = (saved * (1.0 - plan.recompute_layers) + checkpoints * plan.recompute_layers) * in_flight
+    checkpoints = hidden_state("checkpoints", job, plan, Shapes.of(job, plan)).value * checkpoints_of(job, plan, stage)
+    held = (saved * (1.0 - plan.recompute_layers) + checkpoints) * in_flight
     activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
 
@@ -166,11 +166,11 @@ def activation_traffic(
 ) -> list[Term]:
     """Time that copies of a layer's activations add: to the host beside its forward pass, and back beside its backward pass.
 
-    Of a layer that is recomputed in full, its checkpoint is copied.
+    Of a layer that is recomputed in full its checkpoint is copied, of a segment that of its first layer.
     """
     if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
-    checkpoint = hidden_state("checkpoints", job, plan, s).value * plan.recompute_layers
+    checkpoint = hidden_state("checkpoints", job, plan, s).value * plan.recompute_layers / plan.recompute_segment
     saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers) + checkpoint
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     share = offloaded_share(job, first) * plan.offload_activations

@@ -19,7 +19,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory import moments
-from ironlaw.estimate.memory.activations import hidden_state, layer_activations, trained_layers
+from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
@@ -96,7 +96,7 @@ class Memory(Frozen):
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
     classes = [stage for stage in stages(job, plan) if not stage.shadowed]
-    layers = saved_layers(job, plan)
+    layers = Layers.of(job, plan)
     trees = [stage_memory(job, cluster, plan, c, layers) for c in classes]
     values = [np.where(c.count > 0, t.value, 0.0) for c, t in zip(classes, trees, strict=True)]
     best, which = values[0], 0.0 * values[0]
@@ -108,7 +108,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     names = tuple(c.name for c in classes)
     if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
         return Memory(trees, which, best, usable, fits, names)
-    hosts = tuple(host_memory(job, plan, c, layers) for c in classes)
+    hosts = tuple(host_memory(job, plan, c, layers.saved) for c in classes)
     room = host_capacity(cluster, plan)
     for c, tree in zip(classes, hosts, strict=True):
         fits = fits & ((tree.value <= room) | ~(c.count > 0))
@@ -118,7 +118,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
     """The tree of the stage that computes the loss, which many logs report."""
     trees: list[Term] = []
-    which, layers = np.zeros(plan.rows), saved_layers(job, plan)
+    which, layers = np.zeros(plan.rows), Layers.of(job, plan)
     for stage in stages(job, plan):
         if np.any((stage.count > 0) & (stage.head > 0)):
             which = np.where((stage.count > 0) & (stage.head > 0), float(len(trees)), which)
@@ -155,22 +155,30 @@ def _pick(trees: list[Term], which: Any) -> Term:
     )
 
 
-def saved_layers(job: Job, plan: Plan) -> dict[Kind, list[Term]]:
-    """The activations that one layer of each kind keeps of one micro-batch, the same on every stage."""
-    s = Shapes.of(job, plan)
-    return {kind: layer_activations(job, plan, s, kind) for kind in kinds(job.model)}
+class Layers(Frozen):
+    """What one layer of each kind has in memory for one micro-batch, the same on every stage."""
+
+    sizes: Shapes
+    saved: dict[Kind, list[Term]]  # activations it keeps for the backward pass
+    gradients: dict[Kind, list[Term]]  # gradients of its tensors, while it runs backward
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan) -> Layers:
+        """The layers of every plan."""
+        s, each = Shapes.of(job, plan), kinds(job.model)
+        saved = {kind: layer_activations(job, plan, s, kind) for kind in each}
+        return cls(s, saved, {kind: moments.layer_gradients(job, plan, s, kind) for kind in each})
 
 
-def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: dict[Kind, list[Term]]) -> Term:
-    """The device memory of one class of stages; ``layers`` are the activations of one layer of each kind."""
+def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: Layers) -> Term:
+    """The device memory of one class of stages."""
     f = job.framework
-    s = Shapes.of(job, plan)
-    allocated = total("allocated", allocated_parts(job, cluster, plan, s, stage, layers))
+    allocated = total("allocated", allocated_parts(job, cluster, plan, stage, layers))
     groups = 1.0 * (plan.tp > 1) + (plan.pp > 1) + (plan.expert_ways > 1) + (plan.cp > 1) + (plan.dp_shard > 1) + (plan.dp_replicate > 1)
     outside_allocator = [
         leaf("driver context", as_is, "B", size=f.context),
         leaf("communicators", share_of, "B", size=f.communicator, fraction=groups),
-        *dispatcher_buffers(job, cluster, plan, s),
+        *dispatcher_buffers(job, cluster, plan, layers.sizes),
     ]
     usable = cluster.accelerator.usable_memory
     free = np.maximum(usable - fold([allocated, *outside_allocator]), 0.0)
@@ -178,12 +186,13 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: d
     return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
 
 
-def allocated_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, stage: Stage, layers: dict[Kind, list[Term]]) -> list[Term]:
+def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: Layers) -> list[Term]:
     """The tensors of one class of stages at the fullest moment of a step."""
+    s = layers.sizes
     held = model_states(job, cluster, plan, stage)
-    saved = saved_activations(job, plan, s, stage, layers)
+    saved = saved_activations(job, plan, s, stage, layers.saved)
     losing = [logits(job, plan, s, stage), *deferred_logits(job, plan, s, stage)]
-    running = moments.running_layer(job, plan, s, stage, layers)
+    running = moments.running_layer(job, plan, stage, layers.saved, layers.gradients)
     beside = [*attention_buffers(job, plan, s), *moments.hooked_gradients(job, plan, s, stage)]
     updated = moments.update_copies(job, plan, stage)
     gradients = fold([part for part in held if part.key in GRADIENTS])
@@ -203,10 +212,10 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, s: Shapes, stage: St
 
 
 def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
-    """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers."""
+    """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers or segments."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     on_device = share_on_device(job, plan, stage)
-    boundary = hidden_state("checkpoints", job, plan, s, trained_layers(job, stage) * in_flight * plan.recompute_layers * on_device)
+    boundary = hidden_state("checkpoints", job, plan, s, checkpoints_of(job, plan, stage) * in_flight * on_device)
     return [
         *(
             total(

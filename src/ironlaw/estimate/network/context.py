@@ -25,6 +25,8 @@ def context_parallel(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Ki
     Passes round a ring run beside attention and add what it does not hide; exchanged heads and gathered keys are waited for.
     Attention that is recomputed needs its keys and values, or its heads, a second time.
     """
+    if not np.any(plan.cp > 1):
+        return total("context parallel", [])
     active = np.where(plan.cp > 1, 1.0, 0.0)
     trained = float(kind.trained)
     if kind.mixer.exchanges:  # a scan needs whole sequences: heads are exchanged for tokens and back

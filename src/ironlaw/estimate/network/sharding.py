@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -49,10 +49,10 @@ def fully_sharded(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: A
 
     ZeRO-2 also scatters its gradients every micro-batch.
     """
-    gather = fold(gathers(job, cluster, plan, *layer_weights(job, kind)))
-    scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind)))
     all_three = np.where(plan.zero == 3, 1.0, 0.0)
     only_two = np.where(plan.zero == 2, 1.0, 0.0)
+    gather = fold(gathers(job, cluster, plan, *layer_weights(job, kind))) if np.any(plan.zero == 3) else 0.0
+    scatter = fold(scatters(job, cluster, plan, *layer_trained(job, kind))) if np.any(plan.zero >= 2) else 0.0
     parts = [exposed(cluster, "exposed gather, forward", forward, gather, all_three, _GATHER)]
     if kind.trained:
         parts.append(exposed(cluster, "exposed gather and scatter, backward", backward, gather + scatter, all_three, _BOTH))
@@ -162,26 +162,41 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
 
 def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
     """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires."""
-    (states_sharded, scatter), (unsharded, whole), (sharded, replicas) = reductions(job, cluster, plan, common, routed)
-    return fold(scatter) * states_sharded + fold(whole) * unsharded + fold(replicas) * sharded
+    time = 0.0 * common  # with the axis of the stages
+    for runs, reduce in _ways_to_reduce(plan):
+        if np.any(runs):
+            time = time + fold(reduce(job, cluster, plan, common, routed)) * runs
+    return time
 
 
 def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[tuple[Any, list[Term]]]:
-    """The collectives that reduce gradients, each group with a column that is 1 where it runs.
+    """The collectives that reduce gradients, each group with a column that is 1 where it runs."""
+    return [(runs, reduce(job, cluster, plan, common, routed)) for runs, reduce in _ways_to_reduce(plan)]
+
+
+def _ways_to_reduce(plan: Plan) -> list[tuple[Any, Callable[..., list[Term]]]]:
+    """Groups of collectives with a column that is 1 where they run: with states sharded, with nothing sharded, and over replicas.
 
     With ZeRO-3 only the reduction over replicas runs here; the scatters of ZeRO-2 and ZeRO-3 are booked in the layers.
     """
-    sizes = _reduced_bytes(job, plan, common, routed)
-    whole = _collectives(
-        job, cluster, plan, "all_reduce", ("all-reduce", "all-reduce of experts"), (plan.dp * plan.cp, plan.expert_ranks), sizes
-    )
+    states_sharded, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
+    return [(states_sharded, scatters), (unsharded, _sums), (1.0 - unsharded, _sums_over_replicas)]
+
+
+def _sums(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
+    """All-reduces of whole gradients."""
+    names, ranks = ("all-reduce", "all-reduce of experts"), (plan.dp * plan.cp, plan.expert_ranks)
+    return _collectives(job, cluster, plan, "all_reduce", names, ranks, _reduced_bytes(job, plan, common, routed))
+
+
+def _sums_over_replicas(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:
+    """All-reduces of shards of gradients over replicas."""
     shards = plan.tp * plan.cp * plan.dp_shard
     strides = shards, np.maximum(shards, plan.expert_ways)  # a copy of the experts may span replicas
+    sizes = _reduced_bytes(job, plan, common, routed)
     sizes = sizes[0] / plan.shard_ranks, sizes[1] / plan.expert_shard_ranks
-    names = "all-reduce over replicas", "all-reduce of experts over replicas"
-    replicas = _collectives(job, cluster, plan, "all_reduce", names, (plan.dp_replicate, plan.expert_replicas), sizes, strides)
-    states_sharded, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
-    return [(states_sharded, scatters(job, cluster, plan, common, routed)), (unsharded, whole), (1.0 - unsharded, replicas)]
+    names, ranks = ("all-reduce over replicas", "all-reduce of experts over replicas"), (plan.dp_replicate, plan.expert_replicas)
+    return _collectives(job, cluster, plan, "all_reduce", names, ranks, sizes, strides)
 
 
 def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
@@ -202,5 +217,5 @@ def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
     """Time of gathering ``common`` and ``routed`` bytes of updated weights, alone on the wires; frozen weights are not gathered."""
-    gather = gathers(job, cluster, plan, common, routed)
-    return fold(gather) * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)
+    gather = 0.0 * common + fold(gathers(job, cluster, plan, common, routed))  # with the axis of the stages
+    return gather * np.where((plan.zero == 1) | (plan.zero == 2), 1.0, 0.0)

@@ -17,6 +17,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.passes import inside_segment
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
 from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, once_for_sizes, operator_of
 from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
@@ -48,10 +49,10 @@ class Products(Frozen):
     first_dgrad: Any
     first_wgrad: Any
     second_dgrad: Any
-    summed_again: bool  # recomputation runs the sum too: not after a last product that a compiler drops
+    summed_again: Any  # share of recomputed layers that run the sum too: not after a last product that a compiler drops
 
 
-def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
+def blocks(job: Job, plan: Plan, forward: Term, backward: Term) -> list[Products]:
     """The blocks of a layer whose products tensor parallelism splits: not routed experts, which take the rank's own tokens."""
     split = []
     ahead, back = ([(operator_of(part), part.value) for part in term.parts if operator_of(part).computes] for term in (forward, backward))
@@ -64,15 +65,17 @@ def blocks(job: Job, forward: Term, backward: Term) -> list[Products]:
                     first_dgrad=_time(back, first, INPUT_GRADIENT),
                     first_wgrad=_time(back, first, WEIGHT_GRADIENT),
                     second_dgrad=_time(back, second, INPUT_GRADIENT),
-                    summed_again=_summed_again(job, second),
+                    summed_again=_summed_again(job, plan, second),
                 )
             )
     return split
 
 
-def _summed_again(job: Job, second: tuple[str, ...]) -> bool:
-    """True where recomputation of a block runs the sum behind its second product too."""
-    return not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS)
+def _summed_again(job: Job, plan: Plan, second: tuple[str, ...]) -> Any:
+    """The share of recomputed layers in which the sum behind a block's second product runs again."""
+    if not job.framework.compiled_recompute or not set(second) & set(LAST_PRODUCTS):
+        return 1.0
+    return inside_segment(plan)
 
 
 def _time(products: list[tuple[Operator, Any]], names: tuple[str, ...], computes: str) -> Any:
@@ -106,14 +109,16 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     parallelism gather its input again beside its input gradient (Megatron-LM, core/tensor_parallel/layers.py). With overlap tp the
     other collectives are cut into pieces that run beside their product; that works over scale-up links alone.
     """
+    if not np.any(plan.tp > 1):
+        return total("tensor parallel", [])
     sent = collectives(cluster, job, plan, s)
-    products = blocks(job, forward, backward)
+    products = blocks(job, plan, forward, backward)
     trained = 1.0 if kind.trained else 0.0
     recomputed = plan.recompute_layers * trained
     beside = np.where((plan.overlap_tp > 0) & (plan.tp <= wires.domain_ranks(cluster, plan)), 1.0, 0.0)
     on, off = np.where(plan.sp > 0, 1.0, 0.0), np.where(plan.sp > 0, 0.0, 1.0)
     waits_backward = 0.0 if job.framework.async_tensor else trained
-    count, repeated = float(len(products)), float(sum(block.summed_again for block in products))
+    count, repeated = float(len(products)), sum(block.summed_again for block in products)
     summed = count * (1.0 + waits_backward) + repeated * recomputed
     waited = {
         "all-reduce": off * summed,
@@ -138,7 +143,7 @@ def launched(job: Job, plan: Plan, kind: Kind, forward: Term) -> tuple[Any, Any]
     """
     names = {operator_of(part).name for part in forward.parts}
     split = [second for _, second in BLOCKS if names & set(second)]
-    count, repeated = float(len(split)), float(sum(_summed_again(job, second) for second in split))
+    count, repeated = float(len(split)), sum(_summed_again(job, plan, second) for second in split)
     on, group = np.where(plan.sp > 0, 1.0, 0.0), np.where(plan.tp > 1, 1.0, 0.0)
     if not kind.trained:
         return group * count * (1.0 + on), 0.0
@@ -191,7 +196,7 @@ def _in_pieces(
     (on, off), (trained, recomputed) = sequence_parallel, passes
     parts = []
     for b in split:
-        summed = 1.0 + recomputed * float(b.summed_again)
+        summed = 1.0 + recomputed * b.summed_again
         rows = [
             ("all-reduce", b.second, kernels, off * summed),
             ("all-gather", b.first, copies, on * (1.0 + recomputed)),

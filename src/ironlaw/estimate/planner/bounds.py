@@ -144,7 +144,8 @@ def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
     columns = {name: column[rows] for name, column in task.mesh.columns.items()}
     ranks = columns["dp_replicate"] * columns["dp_shard"]
     shards = np.where(columns["dp_shard"] > 1.0, ranks, 1.0)
-    chunks = columns["vpp"] if task.job.count_embedding else np.where(columns["first_stage_layers"] >= 0.0, columns["vpp"], 1.0)
+    segments = any(how.startswith("segments:") for how in choices.of("recompute"))  # a chunk's layers are the most of a segment
+    chunks = columns["vpp"] if task.job.count_embedding or segments else np.where(columns["first_stage_layers"] >= 0.0, columns["vpp"], 1.0)
     columns |= {"dp_shard": shards, "dp_replicate": ranks / shards, "vpp": chunks}
     first, which = distinct_rows([column for column in columns.values() if column.size])
     lean = choices.only({name: (LEANEST[name](choices.of(name)),) for name in CHOICES if name in LEANEST})

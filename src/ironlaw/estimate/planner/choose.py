@@ -103,14 +103,14 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
             closed = closed._replace(global_batch_size=defaults.batch_of_ranks(_sequences_at_once(job, closed), usual))
         return Choice(closed, _open_axes(bound, row, LAYOUT_AXES), {})
     if row.global_batch_size is not None:
-        choice = _search(bound, row, space, bounds) or _without_plan(bound, row)
+        choice = search_row(bound, row, space, bounds) or _without_plan(bound, row)
         better = better_batch(bound, row, space, bounds, choice.seconds) if len(bound.asked.rows) == 1 else None
         return choice._replace(better_batch=better)
     batches = defaults.batches(row.gpus or 1.0, usual, defaults.BATCH_RANGE, row.micro_batch_size or 1.0)
     found: dict[float, Choice] = {}
 
     def rate(batch: float, least: float) -> float:
-        choice = _search(bound, row._replace(global_batch_size=batch), space, bounds, batch / least if least else np.inf)
+        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, batch / least if least else np.inf)
         if choice is None:
             return 0.0
         found[batch] = choice
@@ -138,7 +138,7 @@ def better_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
         if gcd(int(batch), int(gpus)) < defaults.MUCH_SHARED * shared:
             continue
         least = best[1] if best else 1.0 / (1.0 - defaults.BATCH_COST)
-        choice = _search(bound, row._replace(global_batch_size=batch), space, bounds, seconds / least * batch / given)
+        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, seconds / least * batch / given)
         if choice is not None and seconds > 0.0:
             best = batch, seconds / choice.seconds * batch / given
     return best
@@ -157,7 +157,14 @@ def _without_plan(bound: Bound, row: Row) -> Choice:
     return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
 
 
-def _search(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:
+def place_choice(row: Row, choice: Choice, bounds: dict[Any, Bound]) -> Placed:
+    """The plan that was chosen for one row; ``bounds`` has the question bound for its variant."""
+    own = bounds[tuple(choice.variant.items())]
+    own = own.replace(asked=own.asked.replace(rows=(row,)))
+    return _place(own, framework_of(own, row), bool(choice.row.offload) and not row.offload, [0], {row: choice})
+
+
+def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:
     """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds."""
     variants, tasks, space = tasks_of_row(bound, row, space, bounds)
     best = best_plan(tasks, limit)

@@ -23,10 +23,9 @@ from ironlaw.estimate.step import step_parts, whole_step
 from ironlaw.estimate.wires import domain_ranks
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
-from ironlaw.plan import Plan, recompute_columns
+from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
 from ironlaw.terms import Term
 
-_RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise")
 ILLEGAL = 1e200  # seconds of a cell that is no legal plan: infinity would become nan where a law multiplies it by 0
 UNSQUEEZED = 1.0 - 1e-9  # of the capacity: a plan that needs more leaves the allocator no slack
 CELLS = 65536  # of one sum, which fit into a core's cache
@@ -82,7 +81,7 @@ class Choices(Frozen):
             shape[axis] = len(values)
             if name == "recompute":
                 fractions = np.array([recompute_columns(how, self.selective) for how in values])
-                columns |= {column: fractions[:, i].reshape(shape) for i, column in enumerate(_RECOMPUTE)}
+                columns |= {column: fractions[:, i].reshape(shape) for i, column in enumerate(RECOMPUTE)}
             else:
                 columns[name] = np.array(values, dtype=np.float64).reshape(shape)
         return columns

@@ -9,7 +9,7 @@ import numpy as np
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.planner.choose import place, tasks_of_row
-from ironlaw.estimate.planner.grid import MOST_CELLS, Task, evaluate_cells, rooms, usable_choices
+from ironlaw.estimate.planner.grid import MOST_CELLS, Task, all_true, evaluate_cells, legal_masks, rooms, usable_choices
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.estimate.rules import legal, legality
@@ -66,4 +66,19 @@ def any_fits(task: Task) -> bool:
             inside = inside & mask
         if np.any(inside):
             return True
+    return False
+
+
+def any_legal(task: Task) -> bool:
+    """True where a task has a legal plan, of whatever memory: no law of memory or time is asked.
+
+    A mesh row may have no legal plan: where the space fixes an overlap that the row cannot have, for example.
+    """
+    width = max(min(ROWS, MOST_CELLS // int(np.prod(usable_choices(task, task.mesh.columns).shape))), 1)
+    for start in range(0, task.mesh.rows, width):
+        rows = np.arange(start, min(start + width, task.mesh.rows))
+        choices = usable_choices(task, {name: column[rows] for name, column in task.mesh.columns.items()})
+        with np.errstate(all="ignore"):
+            if np.any(all_true(legal_masks(task, rows, choices)[1])):
+                return True
     return False

@@ -14,7 +14,7 @@ from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.planner.space import ENDS, MESH, VARIANTS, Space
 from ironlaw.job import Job
-from ironlaw.plan import BY_RULE, Plan, flags, recompute_columns
+from ironlaw.plan import BY_RULE, RECOMPUTE, Plan, flags, recompute_columns
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
@@ -135,5 +135,5 @@ def plan_of_rows(job: Job, rows: Sequence[Row]) -> Plan:
     for name in ENDS:
         columns[name] = [BY_RULE if getattr(row, name) is None else getattr(row, name) for row in rows]
     recomputed = np.array([recompute_columns(str(row.recompute), job.framework.selective_recompute) for row in rows]).T
-    fractions = dict(zip(("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise"), recomputed, strict=True))
+    fractions = dict(zip(RECOMPUTE, recomputed, strict=True))
     return Plan(**fractions, **{name: np.array(column, dtype=np.float64) for name, column in columns.items()})

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,17 @@ class Space:
 
 
 def read_space(path: str | None) -> Space:
-    """The space of a TOML file, or the one that ships."""
+    """The space of a TOML file, or the one that ships, which is read once."""
+    return _shipped_space() if path is None else _read_space(path)
+
+
+@cache
+def _shipped_space() -> Space:
+    """The space that ships."""
+    return _read_space(None)
+
+
+def _read_space(path: str | None) -> Space:
     file = Path(os.path.expanduser(path)) if path else Path(__file__).parent / "spaces" / "default.toml"
     if path and "/" not in path and not file.suffix and not is_there(file):
         file = Path(__file__).parent / "spaces" / f"{path}.toml"

@@ -18,6 +18,7 @@ from ironlaw.frozen import same_but
 from ironlaw.job import Job
 from ironlaw.question import defaults
 from ironlaw.question.defaults import OVERLAPS
+from ironlaw.question.words import layers_named
 
 DEEP_EP = ("hopper", "blackwell")  # architectures that DeepEP and HybridEP run on
 
@@ -73,7 +74,7 @@ def usable_space(space: Space, bound: Bound, gpus: float, seq_len: float) -> Spa
     values, model, schedule = dict(space.values), bound.model, bound.asked.schedule
     hows = values.get("recompute")
     if hows:
-        possible = [how for how in hows if not how.startswith("every:") or int(how[6:]) <= model.num_hidden_layers]
+        possible = [how for how in hows if layers_named(how) <= model.num_hidden_layers]
         if not possible:
             raise ValueRangeError(f"--recompute {hows[0]}: {model.name} has only {model.num_hidden_layers} layers")
         values["recompute"] = tuple(possible)

@@ -213,11 +213,11 @@ def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[s
 
 
 def _recomputed_layers(a: Arguments, layers_per_chunk: float) -> str:
-    """The layers that are recomputed: all, or one in so many."""
+    """The layers that are recomputed: all, with a checkpoint for every layer or every so many, or one in so many."""
     count = a.whole("recompute-num-layers", 1) or 1
     if a.one_of("recompute-method", ("uniform", "block")) == "uniform":
         if count > 1:
-            a.rule("approximated: a checkpoint at every layer, not at every --recompute-num-layers")
+            return f"segments:{count}"
         return "full"
     every = max(round(layers_per_chunk / count), 1)
     a.rule(f"approximated: --recompute-method block {count} is counted as one layer in {every} of each stage")

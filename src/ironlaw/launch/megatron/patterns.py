@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.launch.megatron.arguments import whole_number
 
 MAX_LENGTH = 10_000  # layers; more than any model has
+FEW = 3  # equal chunks that a layout spells out
 
 
 def routed_layers(text: str, layers: int, flag: str) -> list[bool]:
@@ -100,15 +102,15 @@ def layers_by_stage(layout: str, pp: int, layers: int) -> tuple[list[int], int, 
 
 
 def stage_flags(layers: Sequence[int], vpp: int = 1, predicting: int = 0) -> list[str]:
-    """The arguments that give each pipeline rank its ``layers``; none where all ranks have equally many.
+    """The arguments that give each pipeline rank its ``layers``; none where all ranks and chunks have equally many.
 
-    Where only the first and last stage differ, Megatron has an argument for each; other splits need a layout. ``predicting`` counts
-    layers that predict further tokens. Chunks of a rank differ by at most one layer, longer ones first.
+    Where only the first and last stage differ, Megatron has an argument for each; other splits need a layout, which gives chunks too.
+    ``predicting`` counts layers that predict further tokens. Chunks of a rank differ by at most one layer, longer ones first.
 
     >>> stage_flags([9, 9, 9, 5]), stage_flags([3, 4, 3, 2], predicting=1)
     (['--decoder-last-pipeline-num-layers', '5'], ['--pipeline-model-parallel-layout', 'Ettt|tttt|ttt|ttmL'])
     """
-    if len(set(layers)) == 1:
+    if len(set(layers)) == 1 and layers[0] % vpp == 0:
         return []
     inner = set(layers[1:-1]) or {layers[-1]}
     if len(inner) == 1 and all(n > 0 and n % vpp == 0 for n in layers):
@@ -119,5 +121,15 @@ def stage_flags(layers: Sequence[int], vpp: int = 1, predicting: int = 0) -> lis
     for n in layers:
         for at, chunk in enumerate(chunks):
             chunk.append("t" * (n // vpp + (at < n % vpp)))
-    text = "|".join("|".join(chunk) for chunk in chunks)
-    return ["--pipeline-model-parallel-layout", f"E{text}{'m' * predicting}L"]
+    first, *middle, last = [part for chunk in chunks for part in chunk]
+    return ["--pipeline-model-parallel-layout", f"E{first}|{_repeated(middle)}{last}{'m' * predicting}L"]
+
+
+def _repeated(chunks: Sequence[str]) -> str:
+    """Chunks with their bars; more than three equal ones as a repetition.
+
+    >>> _repeated(["tt", "tt", "tt", "tt", "t"])
+    '(tt|)*4t|'
+    """
+    runs = [(chunk, len(list(same))) for chunk, same in groupby(chunks)]
+    return "".join(f"({chunk}|)*{times}" if times > FEW else f"{chunk}|" * times for chunk, times in runs)

@@ -20,6 +20,7 @@ from ironlaw.measure.logs import (
     modded_nanogpt,
     nanogpt,
     nccl_tests,
+    plain,
     torchtitan,
     trainer_state,
 )
@@ -30,7 +31,7 @@ __all__ = ["FORMATS", "HEAD", "Calls", "Log", "read_log", "recognise"]
 
 HEAD = 4 << 20  # bytes searched: imports, environments and arguments of hundreds of ranks come before the first iteration
 
-_LINES = (mlperf, megatron, torchtitan, modded_nanogpt, llm_c, nanogpt, deepspeed, nccl_tests, all_reduce_bench)
+_LINES = (mlperf, megatron, torchtitan, modded_nanogpt, llm_c, nanogpt, deepspeed, nccl_tests, all_reduce_bench, plain)
 
 
 def _streamed(module: object) -> Callable[[str, Notes], Log]:

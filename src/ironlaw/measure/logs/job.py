@@ -89,7 +89,7 @@ def _read_precision(arguments: dict[str, str], option: str | None) -> str | None
 def _parse_recompute(text: str) -> tuple[float, float, float]:
     """Shares of recomputed layers, attention and linear layers."""
     try:
-        layers, attention, linear, _ = recompute_columns(text, ("attention",))
+        layers, attention, linear, *_ = recompute_columns(text, ("attention",))
     except (ValueError, ZeroDivisionError):
         raise QuestionError(f"--recompute {text!r}: give none, full, selective, every:K or share:X") from None
     return layers, attention, linear

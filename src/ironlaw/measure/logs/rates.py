@@ -6,8 +6,9 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ironlaw.catalog.load import record
+from ironlaw.catalog.load import fold_name, names, record
 from ironlaw.catalog.records import Accelerator
+from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters
 from ironlaw.estimate.rates import recomputed, utilisation
@@ -17,6 +18,7 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.steps import Steps, median_of
 
+SAME_MEMORY = 0.01  # between the memory that a log prints and that of a device: the driver takes a part
 AGREE = 0.03  # between the printed rate and that of the times: logs print three digits, and tools count embedding and loss differently
 
 
@@ -52,17 +54,32 @@ def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accel
     try:
         logged: Accelerator = record("accelerators", log.device_name, folders)
     except QuestionError as error:
-        return None, f"no MFU: {error}; give --on"
+        found = _find_by_memory(log, folders)
+        if found is None:
+            return None, f"no MFU: {error}; give --on"
+        size = log.claims["memory_capacity"] / 2.0**30
+        return found, f"device: {found.name} (the log says {log.device_name!r} with {size:.4g} GiB)"
     return logged, f"device: {logged.name} (the log says {log.device_name!r})"
+
+
+def _find_by_memory(log: Log, folders: tuple[str, ...]) -> Accelerator | None:
+    """The accelerator of the family in the log's device name whose memory is as large as the log says; None unless it is one."""
+    memory = log.claims.get("memory_capacity")
+    words = set(fold_name(log.device_name).split("-"))
+    if not memory:
+        return None
+    candidates = [record("accelerators", name, folders) for name in names("accelerators", folders) if name.split("-")[0] in words]
+    found = [device for device in candidates if abs(device.usable_memory / memory - 1.0) <= SAME_MEMORY]
+    return found[0] if len(found) == 1 else None
 
 
 def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], device: Accelerator | None) -> tuple[Rates | None, str]:
     """FLOP/s per GPU, or None and the reason."""
     if log.calls is not None:
         return None, "a benchmark of collectives has no FLOPs"
-    if steps is None:
+    if steps is None and log.tokens_per_second is None:
         return None, "no rates: no ordinary step has a time"
-    rate = _tokens_per_second(log, job, steps, unusual)
+    rate = tokens_per_second_of(log, job, steps, unusual)
     if rate is None:
         return None, _missing_for_tokens(log, job)
     if job.model is None or job.seq_len is None:
@@ -71,7 +88,7 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], 
     dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
     per_token, causal = (float(flop) for flop in (flops.model_per_token(*dimensions), flops.model_per_token_causal(*dimensions)))
     recomputed_flop = float(recomputed(model, float(job.seq_len), *job.recompute))
-    claimed = _read_claim(log, unusual)
+    claimed = read_claim(log, unusual)
     rates = Rates(
         formula=formula(flops.model_per_token),
         flop_per_token=per_token,
@@ -95,9 +112,9 @@ def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
     return f"no tokens per second: give {', '.join(missing)}"
 
 
-def _tokens_per_second(log: Log, job: LoggedJob, steps: Steps, unusual: list[str]) -> float | None:
+def tokens_per_second_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str]) -> float | None:
     """Tokens per second and GPU: from the batch and the median step, else as printed."""
-    if job.tokens and job.gpus and log.per == "iteration":
+    if steps is not None and job.tokens and job.gpus and log.per == "iteration":
         return job.tokens / steps.median / job.gpus
     printed = median_of(log.tokens_per_second, unusual)
     if printed is None or printed <= 0.0:
@@ -112,14 +129,19 @@ def assumed_precision(device: Accelerator) -> str:
     return "bf16" if "bf16" in device.peak else "fp16"
 
 
+def peak_of(device: Accelerator, precision: str | None) -> Sourced:
+    """The dense peak of a device in a precision; in the usual one where a log names none."""
+    dtype = PRECISIONS[precision or assumed_precision(device)].peak
+    if dtype not in device.peak:
+        raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
+    return device.peak[dtype]
+
+
 def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float) -> Rates:
     """The rates with MFU and HFU against the dense peak of the device; unchanged where the device is unknown."""
     if device is None:
         return rates
-    dtype = PRECISIONS[job.precision or assumed_precision(device)].peak
-    if dtype not in device.peak:
-        raise QuestionError(f"{device.name} has no peak in {dtype}; it has {', '.join(device.peak)}")
-    peak = device.peak[dtype]
+    dtype, peak = PRECISIONS[job.precision or assumed_precision(device)].peak, peak_of(device, job.precision)
 
     def share_of_peak(flop: float) -> float:
         return float(utilisation(flop, rates.tokens_per_second, 1.0, peak.value))
@@ -148,7 +170,7 @@ def formula(law: Any) -> str:
     return formulas[-1] if formulas else ""
 
 
-def _read_claim(log: Log, unusual: list[str]) -> float | None:
+def read_claim(log: Log, unusual: list[str]) -> float | None:
     """FLOP/s per GPU that the log prints, or its MFU times the peak it divides by."""
     tflops = median_of(log.tflops, unusual)
     if tflops is not None and tflops > 0:

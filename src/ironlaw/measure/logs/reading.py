@@ -16,9 +16,10 @@ import numpy as np
 from ironlaw.catalog.model import Model
 from ironlaw.errors import QuestionError
 from ironlaw.measure.logs import Log
+from ironlaw.measure.logs.asked import fitting_length, options_of_run
 from ironlaw.measure.logs.collective_rates import CollectiveReading, collective_reading
-from ironlaw.measure.logs.job import logged_job
-from ironlaw.measure.logs.rates import Rates, assumed_precision, device_of, rates_of
+from ironlaw.measure.logs.job import LoggedJob, logged_job
+from ironlaw.measure.logs.rates import Rates, assumed_precision, device_of, peak_of, rates_of, read_claim, tokens_per_second_of
 from ironlaw.measure.logs.remarks import Excluded, Remark, excluded_roofs, remarks
 from ironlaw.measure.logs.steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
 from ironlaw.measure.roof import DATA
@@ -45,6 +46,11 @@ class LogReading:
     memory: float | None  # [B] highest
     power: float | None  # [W] median, per GPU
     collectives: CollectiveReading | None
+    tokens_per_second: float | None  # of all GPUs together
+    claimed_flops: float | None  # FLOP/s per GPU that the log prints
+    claimed_mfu: float | None  # its share of the dense peak of the device, as the framework counts FLOPs
+    run: dict[str, Any]  # options of an estimate that the log gives
+    seq_len_that_fits: int | None  # a usual length whose FLOPs agree with the printed rate, where the log has no length
     gain: tuple[float, float] | None  # speed-up with only matrix products at peak left: at least, at most
     excluded: tuple[Excluded, ...]
     findings: tuple[Remark, ...]
@@ -102,6 +108,12 @@ def log_reading(
     excluded = tuple(excluded_roofs(steps, rates, share))
     findings = remarks(log, job, steps, rates, unusual, share, device)
     verdict, status = _verdict(log, steps, excluded, findings)
+    per_gpu, claimed, run = (
+        tokens_per_second_of(log, job, steps, unusual),
+        read_claim(log, unusual),
+        options_of_run(log, job, model is not None),
+    )
+    seconds = steps.median if steps is not None and log.per == "iteration" else None
     return LogReading(
         path=log.path,
         format=log.format,
@@ -117,6 +129,11 @@ def log_reading(
         memory=_find_highest_memory(log),
         power=median_of(log.power, unusual),
         collectives=None if log.calls is None else collective_reading(log.calls, job.gpus),
+        tokens_per_second=_rate_of_job(log, job, per_gpu, unusual),
+        claimed_flops=claimed,
+        claimed_mfu=None if claimed is None or device is None else claimed / peak_of(device, job.precision).value,
+        run=run,
+        seq_len_that_fits=None if job.seq_len else fitting_length(job.model, claimed, seconds, run),
         gain=_bound_gain(rates),
         excluded=excluded,
         findings=findings,
@@ -128,6 +145,13 @@ def log_reading(
         skipped=log.skipped,
         warnings=log.warnings,
     )
+
+
+def _rate_of_job(log: Log, job: LoggedJob, per_gpu: float | None, unusual: list[str]) -> float | None:
+    """Tokens per second of all GPUs: from the rate of one, or as printed."""
+    if per_gpu is not None and job.gpus:
+        return per_gpu * job.gpus
+    return median_of(log.tokens_per_second, unusual) if log.tokens_of == "job" else None
 
 
 def _find_highest_memory(log: Log) -> float | None:
@@ -148,7 +172,8 @@ def _verdict(log: Log, steps: Steps | None, excluded: Sequence[Excluded], findin
     if log.calls is not None:
         return "a benchmark of collectives: it has rates, but no step", 0
     if steps is None:
-        return f"{NOT_IDENTIFIABLE}: this one has no time of an ordinary step", UNDECIDED
+        has = "rates, but no step times" if log.tokens_per_second is not None else "no time of an ordinary step"
+        return f"{NOT_IDENTIFIABLE}: this one has {has}", UNDECIDED
     if any(f.code == "mfu-above-100" for f in findings):
         return f"{NOT_IDENTIFIABLE}: an MFU above 100 % is impossible; check model, batch, GPUs and device", UNDECIDED
     ruled_out = ", ".join("data loading" if e.roof == DATA else e.roof for e in excluded)

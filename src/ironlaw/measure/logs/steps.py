@@ -85,7 +85,7 @@ def set_aside(log: Log) -> list[str]:
 
 def ordinary_steps(log: Log, unusual: list[str]) -> Steps | None:
     """Statistics of the ordinary lines, None if there are none."""
-    ordinary = np.array([not why for why in unusual], np.bool_)
+    ordinary = np.array([not why for why in unusual], np.bool_) & np.isfinite(log.seconds)  # a plain log may have rates alone
     if not ordinary.any():
         return None
     seconds, weight = log.seconds[ordinary], log.averaged[ordinary]

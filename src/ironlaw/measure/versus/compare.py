@@ -16,18 +16,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ironlaw import units
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.measure.read.toml import shipped
 from ironlaw.measure.versus.predicted import Predicted, read_estimate
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.measured import MeasuredRun
 
 UNEXPLAINED = "unexplained"
 ROUNDING = 1e-12  # of a term: a smaller rest is rounding and is not booked
 NAMED = 0.005  # of the predicted step: smaller differences are not named in the sentence
 MOST_NAMED = 5
-NOT_FROM_A_LOG = "a log cannot show which terms differ: give a trace"
+NOT_FROM_A_LOG = "a log cannot show which terms differ: give a trace"  # of torch.profiler or Nsight Systems
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Comparison:
     rows: tuple[Row, ...]  # the largest difference first; none for a log
     sentence: str
     warnings: tuple[str, ...]
+    run: MeasuredRun | None = None  # of a log or a throughput: its MFUs, and what could explain the difference
+    next_command: str = ""  # that shows more
 
     @property
     def difference(self) -> float:
@@ -129,6 +133,8 @@ class Comparison:
                 "recompute": {"measured_seconds": self.measured.recompute_seconds, "predicted_seconds": self.predicted.recompute_seconds},
                 "utilisation": compare_utilisation(self.measured, self.predicted),
                 "warnings": list(self.warnings),
+                "measured_run": None if self.run is None else self.run.data(),
+                "next_command": self.next_command,
             },
         }
 
@@ -294,7 +300,8 @@ def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> s
     share = measured.step_seconds / predicted.seconds - 1.0
     head = "as long as predicted" if _percent(share) == "0 %" else f"{_percent(share)} {'slower' if share > 0 else 'faster'} than predicted"
     if not rows:
-        return f"{head}; {NOT_FROM_A_LOG}"
+        steps = f"measured {units.show(measured.step_seconds, 's', 4)}, predicted {units.show(predicted.seconds, 's', 4)} a step"
+        return f"{steps}: {head}; {NOT_FROM_A_LOG}"
     towards = -1.0 if share < 0 and not head.startswith("as") else 1.0
     explained = [row for row in rows if row.term != UNEXPLAINED]
     largest = [row for row in explained if abs(row.share) >= NAMED][:MOST_NAMED]

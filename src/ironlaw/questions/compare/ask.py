@@ -1,109 +1,117 @@
-"""Compare accelerators for a job: what each needs, reaches and costs by ``estimate``, and which simple price ranks them as their cost does.
+"""Compare accelerators for a job: what each needs, reaches, costs and draws, by the plan that ``estimate`` chooses.
 
-The three-roof model of ``textbook.three_roof`` answers beside the estimate, corrected or as the cost-of-bandwidth note prints it.
+Rows are accelerators times frameworks times counts, or the counts that meet a rate, a deadline, a budget or a power limit. The
+three-roof model of ``textbook.three_roof`` answers beside the estimate where it is asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model
-from ironlaw.estimate.bind.money import bind_price
-from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
-from ironlaw.estimate.wires import nic_rate
-from ironlaw.job import PRECISIONS
-from ironlaw.law import cost, kernels
-from ironlaw.law.flops import per_token
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Answer, need, read
-from ironlaw.questions.compare import first_order, tables
-from ironlaw.questions.compare.candidates import Candidate, Planned, Prices, Trained
-from ironlaw.questions.compare.fewest import describe_plan, fewest
-from ironlaw.questions.compare.options import OPTIONS, PASSED
-from ironlaw.questions.textbook.three_roof import Device, Knobs
-from ironlaw.terms import Term, leaf, plain
-
-TERA, PETA, HOUR, MILLION = 1e12, 1e15, 3600.0, 1e6
+from ironlaw.questions.compare import first_order, three_roof_words
+from ironlaw.questions.compare.candidates import Candidate, Hardware, Textbook
+from ironlaw.questions.compare.cells import Cell, candidate_of
+from ironlaw.questions.compare.headline import default_goal, headline, objective
+from ironlaw.questions.compare.limits import Limits
+from ironlaw.questions.compare.options import OPTIONS, PASSED, THREE_ROOF
+from ironlaw.questions.compare.prices import bind_hardware, price_warnings
+from ironlaw.questions.compare.tables import fixes, price_table, tables
+from ironlaw.questions.textbook.three_roof import Knobs
+from ironlaw.terms import Term
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     values = read(options, OPTIONS, "compare")
     need(values, "model", "on")
+    on = _check(values, folders)
     training = values.get("task", "training") == "training"
-    if training and not ("gpus" in values or "target_tokens_per_second" in values):
-        raise QuestionError("missing option --gpus N or --target-tokens-per-second R: give one of them")
-    on = tuple(load.resolve("accelerators", name, folders) for name in values["on"])
-    if len(set(on)) < len(on):
-        raise QuestionError(f"--on names an accelerator twice: {', '.join(on)}")
-    for name in ("price", "peak", "bandwidth", "nic"):
-        values[name] = _by_full_name(values.get(name, {}), name, on, folders)
     model, left_out = bind_model(values["model"], folders)
     assumptions: Assumptions = []
     if "seq_len" not in values:
         values["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", values["seq_len"], "default")
+    hardware = [bind_hardware(name, values, folders) for name in on]
     knobs = first_order.knobs_of(values, model)
-    frameworks = values.pop("framework", (None,))
-    if len(frameworks) > 1 and not training:
-        raise QuestionError("--task inference estimates no training: give no --framework")
-    several = {"several_frameworks": len(frameworks) > 1}
-    runs = [values | ({"framework": framework} | several if framework else {}) for framework in frameworks]
-    candidates = [_evaluate_candidate(name, run, knobs, training, folders) for name in on for run in runs]
-    terms = [*first_order.intensities(knobs, values), *(term for candidate in candidates for term in candidate.terms)]
-    for candidate in candidates:
-        assumptions += [item for item in candidate.assumptions if item not in assumptions]
-    warnings = [f"left out: {item}" for item in left_out] + [line for candidate in candidates for line in candidate.warnings]
-    if len({candidate.planned.batch_tokens for candidate in candidates if candidate.planned}) > 1:
-        warnings.append("the default batch differs with the number of accelerators: give --global-batch-size to compare one job")
-    if training:
-        warnings += _too_good(candidates)
-        warnings += [] if values.get("three_roof") == "off" else [tables.LEFT_OUT]
-    by_first_order = values.get("three_roof") == "as-printed" or not training
-    candidates.sort(key=lambda candidate: _hourly_rent(candidate, by_first_order))
+    _refuse_above_peak(hardware, values, knobs)
+    books = _read_textbook(hardware, values, knobs)
+    candidates = _sorted(list(_candidates(hardware, values, model, folders)) if training else [], values)
+    by, cost = three_roof_words.costs(candidates, books, values)
+    ranking = three_roof_words.metrics(hardware, cost)
+    noted = [one.assumptions for one in hardware] + [one.assumptions for one in candidates]
+    for item in (item for items in noted for item in items):
+        if item not in assumptions and item["name"] != "price":  # a price is noted with its accelerator
+            assumptions.append(item)
     return Answer(
-        title=f"{model.title} {'trained' if training else 'run forward'} on {', '.join(on)}",
-        headline=[*(c.why_not for c in candidates if c.why_not), *tables.headline(candidates, knobs, values)],
-        tables=tables.tables(candidates, knobs, values),
-        terms=terms,
+        title=f"{_say_model(model)} {'trained' if training else 'run forward'} on {', '.join(on)}",
+        headline=[*headline(candidates, values), *three_roof_words.sentences(hardware, books, cost, knobs, values)],
+        tables=(
+            *tables(candidates, values), *three_roof_words.tables(books, knobs, values), price_table(hardware),
+            three_roof_words.simple_prices(ranking, by), fixes(candidates, books),
+        ),
+        terms=_terms(hardware, candidates, books, knobs, values),
         values={
-            "metric": tables.best_metric(candidates, values),
-            "metrics": tables.metrics(candidates, values),
-            "rule_pick": tables.rule_pick(candidates),
-            "three_roof_model": values.get("three_roof", "corrected"),
+            "metric": three_roof_words.best_metric(ranking),
+            "metrics": ranking,
+            "rule_pick": three_roof_words.rule_pick(books),
+            "three_roof_model": values["three_roof"],
+            "minimize": default_goal(values),
+            "parameters": {"total": float(total_parameters(model)), "active": float(active_parameters(model))},
         },
         assumptions=assumptions,
-        warnings=warnings,
-        feasible=any(candidate.fits for candidate in candidates) if training else True,
-        possible=any(candidate.legal for candidate in candidates),
+        warnings=_warnings(hardware, candidates, books, left_out, training),
+        feasible=any(candidate.answers for candidate in candidates) if training else True,
+        possible=any(candidate.legal for candidate in candidates) if training else True,
         folders=folders,
-    )
+    )  # fmt: skip
 
 
-def _hourly_rent(candidate: Candidate, by_first_order: bool) -> float:
-    """USD per hour of all accelerators, by the three-roof model or by the estimate; infinite where there is no answer."""
-    answered = candidate.first_order if by_first_order else candidate.trained
-    return answered.usd_per_hour if answered else math.inf
+def _check(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse options that contradict each other or have no effect; the full names of the accelerators."""
+    training = values.get("task", "training") == "training"
+    sizes = ("gpus", "target_tokens_per_second", "deadline", "budget", "power_limit")
+    if training and not any(name in values for name in sizes):
+        raise QuestionError("missing option --gpus N, or a limit: --target-tokens-per-second, --deadline, --budget or --power-limit")
+    for name in ("deadline", "budget"):
+        if name in values and "tokens" not in values:
+            raise QuestionError(f"--{name} needs --tokens, the tokens of the whole run")
+    on = tuple(load.resolve("accelerators", name, folders) for name in values["on"])
+    if len(set(on)) < len(on):
+        raise QuestionError(f"--on names an accelerator twice: {', '.join(on)}")
+    if "node" in values and len(on) > 1:
+        raise QuestionError("--node is of one accelerator, --on names several: compare them one by one, or leave it out")
+    if not training and len(values.get("framework", ())) > 1:
+        raise QuestionError("--task inference estimates no training: give no --framework")
+    counts, targets = values.get("gpus", ()), values.get("target_tokens_per_second", ())
+    if len(counts) > 1 and len(targets) > 1:
+        raise QuestionError("give a list of --gpus or a list of --target-tokens-per-second, not both")
+    first_only = [name for name in THREE_ROOF if name in values and name != "three_roof"]
+    if values.get("three_roof") == "off" and first_only:
+        raise QuestionError(f"--{first_only[0].replace('_', '-')} has no effect with --three-roof off: leave one out")
+    values.setdefault("three_roof", "corrected" if first_only else "off")
+    for name in ("price", "peak", "bandwidth", "nic"):
+        values[name] = _by_full_name(values.get(name, {}), name, on, folders)
+    return on
 
 
-def _too_good(candidates: list[Candidate]) -> list[str]:
-    """A warning where the three-roof model implies a higher MFU than tuned runs reach."""
-    implied = {c.label: c.first_order.mfu for c in candidates if c.first_order and c.first_order.mfu > USUAL_MFU[1]}
-    if not implied:
-        return []
-    shares = ", ".join(f"{share:.0%} on {name}" for name, share in implied.items())
-    usual = f"{USUAL_MFU[0]:.0%} to {USUAL_MFU[1]:.0%}"
-    return [f"the three-roof model implies an MFU of {shares}; tuned runs reach {usual}: it counts too few GPUs"]
+def _refuse_above_peak(hardware: Sequence[Hardware], values: dict[str, Any], knobs: Knobs) -> None:
+    """Refuse a question in which every rate is above the peak of every accelerator."""
+    rows = [(count, target, one) for count, target in _asked(values) for one in hardware]
+    why = [first_order.above_peak(count, target, knobs, one.device, one.dense_peak) for count, target, one in rows]
+    if all(why):
+        raise ValueRangeError(why[0])
 
 
 def _by_full_name(given: dict[str, Any], option: str, on: tuple[str, ...], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -117,119 +125,127 @@ def _by_full_name(given: dict[str, Any], option: str, on: tuple[str, ...], folde
     return values
 
 
-def _evaluate_candidate(name: str, values: dict[str, Any], knobs: Knobs, training: bool, folders: tuple[str, ...]) -> Candidate:
-    """One accelerator: its prices, its answer by the three-roof model and its estimate."""
-    precision = values.get("precision") or bind_precision(name, folders)
-    cluster = cluster_of({"on": name, "precision": precision}, folders, [])
-    framework = values.get("framework", "") if values.get("several_frameworks") else ""
-    label = f"{name} ({framework})" if framework else name
-    price_assumptions: Assumptions = []
-    price = bind_price(values["price"].get(name), cluster, folders, price_assumptions)
-    assumptions = [{**item, "name": f"{name} {item['name']}"} for item in price_assumptions]
-    accelerator = cluster.accelerator
-    dense_peak = accelerator.peak[PRECISIONS[precision].peak]
-    device = Device(
-        name=label,
-        peak=values["peak"].get(name, dense_peak),
-        bandwidth=values["bandwidth"].get(name, accelerator.hbm_bandwidth),
-        nic=values["nic"].get(name, nic_rate(cluster)),
-        capacity=accelerator.memory_capacity,
-    )
-    peak = plain(dense_peak)
-    first_order.check_feasible(values, knobs, device, peak)
-    above = plain(device.peak) / peak
-    warnings = [f"--peak of {name} is {above:.2f} times its dense peak: no kernel is that fast"] if above > 1.0 else []
-    prices, terms = _price_resources(device, price)
-    numbers = real_ranks = fits = planned = trained = None
-    legal, why_not = True, ""
-    if values.get("three_roof") != "off":
-        numbers, real_ranks, more_terms, more_warnings = first_order.answer_first_order(values, knobs, device, price, peak)
-        terms += more_terms
-        warnings += more_warnings
+def _say_model(model: Any) -> str:
+    """The model with its parameters."""
+    total, active = float(total_parameters(model)), float(active_parameters(model))
+    routed = f", {units.show(active, 'parameter').removesuffix(' parameters')} active" if active != total else ""
+    return f"{model.title} ({units.show(total, 'parameter')}{routed})"
+
+
+def _asked(values: Mapping[str, Any]) -> list[tuple[float | None, float | None]]:
+    """Counts and targets, one of which may be a list: a row of every accelerator and framework for each."""
+    counts, targets = values.get("gpus", (None,)), values.get("target_tokens_per_second", (None,))
+    return [(count, target) for count in counts for target in targets]
+
+
+def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any, folders: tuple[str, ...]) -> Iterator[Candidate]:
+    """A row for every count or target, accelerator and framework."""
+    asked, frameworks = _asked(values), values.get("framework", ("",))
+    several, total = len(frameworks) > 1, len(asked) * len(frameworks) * len(hardware)
+    done = 0
+    for one in hardware:
+        for framework in frameworks:
+            cells: dict[Any, Cell] = {}
+            for place, (count, target) in enumerate(asked):
+                if target not in cells:
+                    limits = Limits(target, values.get("deadline"), values.get("budget"), values.get("power_limit"))
+                    cells[target] = Cell(one, _options(one, framework, values), values, limits, folders, framework if several else "")
+                cell = cells[target]
+                label = one.name + (f" ({framework})" if several else "")
+                gpus = count if count is not None else cell.open_count(model)
+                if len(asked) > 1:
+                    label = f"{gpus:,.0f} x {label}" if count is not None else f"{label} at {target:,.0f} tokens/s"
+                candidate = candidate_of(cell, gpus, label, place, model, target)
+                if _wants_flags(values, several) and candidate.trained:
+                    candidate = replace(candidate, flags=_launch_flags(cell, gpus, model))
+                done += 1
+                _show_progress(f"{done}/{total}: {label}")
+                yield candidate
+
+
+def _options(hardware: Hardware, framework: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the estimate of an accelerator and a framework, without the count."""
+    options = {name: values[name] for name in ("model", *PASSED) if name in values} | {"on": hardware.name}
+    if "tokens" not in values:
+        options = {name: value for name, value in options.items() if name != "pue"}  # of the power alone, which a cell computes
+    elif hardware.name in values["price"]:
+        options["price"] = values["price"][hardware.name]
+    return options | ({"framework": framework} if framework else {})
+
+
+def _wants_flags(values: Mapping[str, Any], several: bool) -> bool:
+    """True where launch flags are asked for; by default where frameworks are compared."""
+    return bool(values.get("flags", several))
+
+
+def _launch_flags(cell: Cell, gpus: float | None, model: Any) -> tuple[dict[str, str], ...]:
+    """The launch flags of a plan; one row that says so where the framework's flags are not known."""
+    from ironlaw.estimate.again import asked_data
+    from ironlaw.estimate.as_data import plan_data
+    from ironlaw.launch.flags import flags_of
+
+    assert gpus is not None
+    group = cell.at(gpus).group
+    plan = {**asked_data(group, 0)["given"], "fp8_scaling": group.job.fp8_scaling, **plan_data(group, 0)}
+    rows = flags_of(plan, model.num_hidden_layers, model.num_nextn_predict_layers)
+    return tuple({"framework": plan["framework"], **row} for row in rows)
+
+
+def _show_progress(text: str) -> None:
+    """A line for every cell, on a terminal alone."""
+    if sys.stderr.isatty():
+        sys.stderr.write(text + "\n")
+
+
+def _sorted(candidates: list[Candidate], values: dict[str, Any]) -> list[Candidate]:
+    """Rows by count or target, then those that answer yes, the best first; equals stay in the order of the question."""
+    goal = default_goal(values)
+    return sorted(candidates, key=lambda candidate: (candidate.place, not candidate.answers, objective(candidate, goal)))
+
+
+def _read_textbook(hardware: Sequence[Hardware], values: dict[str, Any], knobs: Knobs) -> list[Textbook]:
+    """The three-roof model of every accelerator at every count or target, the lowest rent first; nothing where it is off."""
+    if values["three_roof"] == "off":
+        return []
+    books = []
+    for gpus, target in _asked(values):
+        for one in hardware:
+            label = one.name if len(_asked(values)) == 1 else f"{one.name} at {gpus or target or 0:,.0f}"
+            device = replace(one.device, name=label)
+            own = {**values, "gpus": gpus, "target_tokens_per_second": target}
+            first_order.check_replica(own, knobs, device)
+            numbers, real, terms, lines = first_order.answer_first_order(own, knobs, device, one.price, one.dense_peak)
+            books.append(Textbook(one, label, numbers, real, tuple(terms), tuple(lines)))
+    return sorted(books, key=lambda book: book.first_order.usd_per_hour if math.isfinite(book.first_order.usd_per_hour) else math.inf)
+
+
+def _terms(
+    hardware: Sequence[Hardware], candidates: Sequence[Candidate], books: Sequence[Textbook], knobs: Knobs, values: dict[str, Any]
+) -> list[Term]:
+    """The Terms of every number."""
+    intensities = first_order.intensities(knobs, values) if books else []
+    found = [one.terms for one in hardware] + [book.terms for book in books] + [one.terms for one in candidates]
+    return [*intensities, *(term for terms in found for term in terms)]
+
+
+def _warnings(
+    hardware: Sequence[Hardware], candidates: Sequence[Candidate], books: Sequence[Textbook], left_out: Sequence[str], training: bool
+) -> list[str]:
+    """What a reader must know: prices first, then what rows share, then what the three-roof model leaves out."""
+    lines = [f"left out: {item}" for item in left_out]
     if training:
-        estimate = _estimate_enough(values, name, peak, cluster, folders)
-        fits = estimate is not None and bool(estimate.fits[0])
-        if estimate is None:
-            target = values["target_tokens_per_second"]
-            why_not = f"No: no plan of {label} on a round count up to 131,072 fits and reaches {target:,.0f} tokens/s"
-        else:
-            group = estimate.groups[0]
-            assumptions += [item for item in group.assumptions if item["origin"] == "default"]
-            warnings += [line for line in group.warnings if line not in warnings]
-            planned = _describe_planned(estimate)
-            if fits and math.isfinite(float(estimate.tokens_per_second[0])):
-                trained, more_terms = _rate_training(estimate, label, price, values.get("target_tokens_per_second"))
-                terms += more_terms
-            else:
-                legal = bool(estimate.legal[0])
-                why_not = _say_no(estimate, label, planned.gpus)
-    return Candidate(
-        name, prices, tuple(terms), numbers, real_ranks, fits, legal, why_not, planned, trained, tuple(assumptions), tuple(warnings),
-        framework,
-    )  # fmt: skip
-
-
-def _say_no(estimate: Estimate, name: str, gpus: float) -> str:
-    """Why an accelerator does not do the job, and the nearest counts that work."""
-    if not estimate.legal[0]:
-        return f"No: no plan is legal on {gpus:,.0f} x {name}: {why_impossible(estimate)}"
-    near = describe_counts(nearest_counts(estimate)) or "; give a smaller batch, or fewer axes of the plan"
-    return f"No: the job does not fit on {gpus:,.0f} x {name}{near}"
-
-
-def _price_resources(device: Device, price: Any) -> tuple[Prices, list[Term]]:
-    """What bandwidth and arithmetic cost, with their Terms."""
-    name = device.name
-    bandwidth = leaf(f"{name} price of HBM bandwidth", cost.per_bandwidth, "USD/B", price=price, bandwidth=device.bandwidth)
-    arithmetic = leaf(f"{name} price of arithmetic", cost.per_flop, "USD/FLOP", price=price, peak=device.peak)
-    balance = leaf(f"{name} machine balance", kernels.ridge_point, "FLOP/B", peak=device.peak, bandwidth=device.bandwidth)
-    prices = Prices(
-        usd_per_gpu_hour=plain(price) * HOUR,
-        usd_per_tbs_hour=float(bandwidth.value) * HOUR * TERA,
-        usd_per_pflops_hour=float(arithmetic.value) * HOUR * PETA,
-        machine_balance=float(balance.value),
-    )
-    return prices, [bandwidth, arithmetic, balance]
-
-
-def _estimate_enough(values: dict[str, Any], name: str, peak: float, cluster: Cluster, folders: tuple[str, ...]) -> Estimate | None:
-    """The estimate at the given count, or at the fewest accelerators that reach the target; None: no count does."""
-    asked = {key: values[key] for key in ("model", *PASSED) if key in values} | {"on": name}
-    if "gpus" in values:
-        return answer({**asked, "gpus": values["gpus"]}, folders)
-    target = values["target_tokens_per_second"]
-    least = target * float(per_token(active_parameters(bind_model(values["model"], folders)[0]))) / peak
-    return fewest(asked, target, int(cluster.node.accelerators.value), max(least, 1.0), folders)
-
-
-def _describe_planned(estimate: Estimate) -> Planned:
-    """The count, memory, plan and batch of an estimate."""
-    group, _ = estimate.place_of(0)
-    return Planned(
-        gpus=float(group.plan.gpus[0]),
-        memory_share=float(estimate.device_bytes[0]) / float(group.memory.capacity),
-        plan=describe_plan(estimate),
-        batch_tokens=float((group.plan.global_batch_size * group.plan.seq_len)[0]),
-    )
-
-
-def _rate_training(estimate: Estimate, name: str, price: Any, target: float | None) -> tuple[Trained, list[Term]]:
-    """Rate, bound and cost of a plan that fits, with their Terms."""
-    group, _ = estimate.place_of(0)
-    gpus, rate = float(group.plan.gpus[0]), float(estimate.tokens_per_second[0])
-    shares = {key: float(column.ravel()[0]) for key, column in group.shares.items()}
-    hourly = leaf(f"{name} rent of an hour", cost.rental, "USD", gpus=gpus, seconds=HOUR, price=price)
-    token = leaf(f"{name} price of a token", cost.per_token, "USD/token", gpus=gpus, price=price, tokens_per_second=rate)
-    trained = Trained(
-        tokens_per_second=rate,
-        mfu=float(estimate.mfu[0]),
-        bound=max(shares, key=lambda key: shares[key]),
-        hbm_share=shares["hbm"],
-        network_share=shares["network"],
-        usd_per_hour=float(hourly.value),
-        usd_per_million_tokens=float(token.value) * MILLION,
-        cluster_hbm=gpus * plain(group.cluster.accelerator.hbm_bandwidth),
-        meets_target=target is None or rate >= target,
-    )
-    rates = (group.throughput[key] for key in ("tokens_per_second", "mfu"))
-    return trained, [token, hourly, *(term.named(f"{name} {term.name}") for term in rates)]
+        lines += price_warnings(hardware)
+    batches = {candidate.planned.batch_tokens for candidate in candidates if candidate.planned}
+    if len(batches) > 1:
+        lines.append("the default batch differs with the number of accelerators: give --global-batch-size to compare one job")
+    by_line: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        for line in candidate.warnings:
+            by_line.setdefault(line, []).append(candidate)
+    for line, rows in by_line.items():
+        if line not in lines:
+            named = len(rows) == len(candidates) or any(row.hardware.name in line for row in rows)
+            lines.append(line if named else f"{', '.join(row.label for row in rows)}: {line}")
+    own = [one.warnings for one in hardware] + [book.warnings for book in books]
+    lines += [line for part in own for line in part]
+    return [*lines, *(three_roof_words.warnings(books) if training else [])]

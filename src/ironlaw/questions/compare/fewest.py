@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.question.defaults import MOST_ACCELERATORS
+from ironlaw.questions.compare.sizing import first_count
 from ironlaw.terms import scalar
 
 ROUND = (1, 3, 5, 7)  # times powers of two: the counts of nodes that are tried, as meshes divide them well
@@ -38,17 +40,21 @@ def rounded_down(limit: float, node: int) -> dict[str, float]:
 def fewest(options: dict[str, Any], rate: float, node: int, least: float, folders: tuple[str, ...]) -> Estimate | None:
     """The estimate at the fewest round count of accelerators whose plan fits and reaches ``rate`` tokens a second; None: no count does.
 
-    ``least`` is a lower limit, from the peak. Counts up to eight times as many are tried first, then all.
+    ``least`` is a lower limit, from the peak.
     """
-    for low, high in ((least, 8.0 * least), (8.0 * least, MOST_ACCELERATORS)):
-        tried = [n for n in counts(node, low, high) if _divides(options, n)]
-        if not tried:
-            continue
-        estimate = answer({**options, "gpus": tried if len(tried) > 1 else tried[0]}, folders)
-        for gpus, fits, achieved in zip(tried, estimate.fits, estimate.tokens_per_second, strict=True):
-            if fits and achieved >= rate:
-                return answer({**options, "gpus": gpus}, folders)
-    return None
+    estimates: dict[float, Estimate] = {}
+
+    def reaches(gpus: float) -> bool:
+        estimates[gpus] = answer({**options, "gpus": gpus}, folders)
+        return bool(estimates[gpus].fits[0] and estimates[gpus].tokens_per_second[0] >= rate)
+
+    count = first_count(round_counts(options, node, least), reaches)
+    return None if count is None else estimates[count]
+
+
+def round_counts(options: Mapping[str, Any], node: int, least: float = 1.0) -> list[float]:
+    """The round counts from ``least`` on that the given axes divide."""
+    return [n for n in counts(node, least) if _divides(options, n)]
 
 
 def describe_plan(estimate: Estimate) -> str:
@@ -68,7 +74,7 @@ def describe_plan(estimate: Estimate) -> str:
     return ", ".join([" ".join(mesh) or "one rank", *words, group.job.framework.name])
 
 
-def _divides(options: dict[str, Any], gpus: float) -> bool:
+def _divides(options: Mapping[str, Any], gpus: float) -> bool:
     """True where the given degrees divide this many accelerators."""
     given: float = math.prod(options.get(axis, 1.0) for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))
     return bool(gpus % given == 0.0)

@@ -59,8 +59,8 @@ def _bind_utilization(given: dict[str, float]) -> tuple[float, float, float]:
     return given.get("compute", common), given.get("hbm", common), given.get("network", common)
 
 
-def check_feasible(values: dict[str, Any], knobs: Knobs, device: Device, dense_peak: float) -> None:
-    """Refuse a replica larger than the memory it is given, and a target rate above the peak."""
+def check_replica(values: dict[str, Any], knobs: Knobs, device: Device) -> None:
+    """Refuse a replica larger than the memory it is given."""
     needed, capacity = float(states.training_static(knobs.parameters)), plain(device.capacity)
     share = values.get("gpus_per_replica")
     if share and knobs.trains and share * capacity < needed:
@@ -68,14 +68,19 @@ def check_feasible(values: dict[str, Any], knobs: Knobs, device: Device, dense_p
             f"--gpus-per-replica {share:g} is too few: {share:g} x {device.name} have {share * capacity / 1e9:,.0f} GB; weights, gradients"
             f" and Adam's states need {needed / 1e9:,.0f} GB: give at least {math.ceil(needed / capacity)}"
         )
-    gpus, target = values.get("gpus"), values.get("target_tokens_per_second")
-    if gpus and target and knobs.trains:
-        most = gpus * max(dense_peak, plain(device.peak)) / float(per_token(knobs.active))
-        if target > most:
-            raise ValueRangeError(
-                f"--target-tokens-per-second {target:g} is too high: {gpus:g} x {device.name} reach at most {most:,.0f} at their peak:"
-                " give more --gpus"
-            )
+
+
+def above_peak(gpus: float | None, target: float | None, knobs: Knobs, device: Device, dense_peak: float) -> str:
+    """Why a rate is above what so many accelerators reach at their peak; empty where it is not."""
+    if not (gpus and target and knobs.trains):
+        return ""
+    most = gpus * max(dense_peak, plain(device.peak)) / float(per_token(knobs.active))
+    if target <= most:
+        return ""
+    return (
+        f"--target-tokens-per-second {target:g} is too high: {gpus:g} x {device.name} reach at most {most:,.0f} at their peak:"
+        " give more --gpus"
+    )
 
 
 def answer_first_order(

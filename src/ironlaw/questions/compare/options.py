@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, one_of, positive, price, share, whole
-from ironlaw.question.readers import amount, by_name, names, zero_or_more
+from ironlaw.question.options import Option, at_least_one, one_of, positive, price, share, switch, whole
+from ironlaw.question.readers import amount, by_name, days, list_of, money, names, zero_or_more
 from ironlaw.question.words import tokens
 
-PASSED = (  # passed to estimate unchanged
-    "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
-    "tp", "pp", "zero", "overlap", "space", "margin", "gpus_per_domain",
-)  # fmt: skip
+GOALS = ("cost", "time", "energy", "carbon", "gpus")
+SWITCHES = "switches"  # value of --network-power: the switches that are counted
+
+
+def network_power(value: Any, flag: str) -> float | str:
+    """Read power per accelerator, or ``switches``: that of the counted switches."""
+    return SWITCHES if str(value).strip().lower() == SWITCHES else positive("W")(value, flag)
+
+
+OWN_FORM = ("model", "on", "gpus", "price", "framework")  # options of an estimate that have another form here
+PASSED = tuple(name for name in ESTIMATE if name not in OWN_FORM)  # passed to estimate unchanged
 RESOURCES = ("compute", "hbm", "network")
-OPTIONS: dict[str, Option] = {
-    "model": ESTIMATE["model"],
+COMPARE: dict[str, Option] = {
     "on": Option(names, "accelerators to compare, by catalogue name, comma separated", "A[,B...]"),
-    "gpus": Option(whole, "total accelerators, the same number of each kind"),
-    "target_tokens_per_second": Option(amount, "rate to reach, such as 500k; without --gpus, the fewest accelerators that reach it", "R"),
+    "gpus": Option(list_of(whole), "total accelerators, the same number of each kind, or a comma list of numbers", "N[,M...]"),
+    "target_tokens_per_second": Option(
+        list_of(amount),
+        "rate to reach, such as 500k, or a comma list of rates; without --gpus, the fewest accelerators that reach it",
+        "R[,S...]",
+    ),
+    "deadline": Option(days, "longest time of the run, in days; without --gpus, the fewest accelerators that meet it", "DAYS"),
+    "budget": Option(
+        money, "highest cost of the run, such as 2M; without --gpus or --deadline, the most accelerators that it pays for", "USD"
+    ),
+    "power_limit": Option(
+        positive("W"),
+        "highest power of the facility, rated power times PUE, such as 5MW; without other limits, the most accelerators that it feeds",
+        "POWER",
+    ),
+    "minimize": Option(
+        one_of(GOALS),
+        f"what the best row is best in: {', '.join(GOALS)} (default: cost; time with a budget or a power limit alone)",
+        "GOAL",
+    ),
     "price": Option(
         by_name(price), "USD per accelerator hour or provider/term, for all, or A=3.93,B=4.33 (default: newest on-demand price)", "PRICE"
     ),
-    **{name: ESTIMATE[name] for name in PASSED},
     "framework": Option(names, "training framework, or a comma list: each is compared (default: the accelerator's usual one)", "A[,B...]"),
+    "flags": Option(switch, "list the launch flags of each plan (default: on where several frameworks are compared)", "on|off"),
+    "network_power": Option(
+        network_power, "power of switches per accelerator, or switches: that of the counted ones (default: not counted)", "POWER"
+    ),
+    "oversubscription": Option(at_least_one, "links of a leaf switch to NICs over its links up (default: 1, non-blocking)", "X"),
+    "checkpoints_kept": Option(whole, f"checkpoints kept in storage (default: {defaults.CHECKPOINTS_KEPT:g})", "N"),
+}
+THREE_ROOF: dict[str, Option] = {
     "three_roof": Option(
         one_of(("corrected", "as-printed", "off")),
-        "also answer by the three-roof model: corrected, as-printed (by the cost-of-bandwidth note), off (default: corrected)",
+        "also answer by the three-roof model: corrected, as-printed (by the cost-of-bandwidth note), off (default: corrected where"
+        " another option of this model is given, else off)",
         "HOW",
     ),
     "task": Option(one_of(("training", "inference")), "three-roof: training, or inference (default: training)", "WHAT"),
@@ -46,14 +81,11 @@ OPTIONS: dict[str, Option] = {
         one_of(("overlap", "serial")), "three-roof: how compute, HBM and network run: overlap, or serial (default: overlap)", "HOW"
     ),
 }
-GROUPS = {  # headings of the help
-    "Compare": ("on", "gpus", "target_tokens_per_second", "price"),
-    "Three-roof model": (
-        "three_roof", "task", "peak", "bandwidth", "nic", "utilization", "parameters", "kappa", "gamma", "alpha_opt", "c_act",
-        "gradient_bytes", "dp", "gpus_per_replica", "roofs",
-    ),
-}  # fmt: skip
+OPTIONS: dict[str, Option] = {"model": ESTIMATE["model"], **COMPARE, **{name: ESTIMATE[name] for name in PASSED}, **THREE_ROOF}
+GROUPS = {"Compare": tuple(COMPARE), "Three-roof model": tuple(THREE_ROOF)}  # headings of the help
 EXAMPLES = """\
-  ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256
-  ironlaw compare llama-3-70b --on h100-sxm,h200-sxm --target-tokens-per-second 200000 --price h100-sxm=3.93,h200-sxm=4.33
+  ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256,512 --tokens 2T
+  ironlaw compare llama-3-70b --on h100-sxm,h200-sxm --target-tokens-per-second 200k --price h100-sxm=3.93,h200-sxm=4.33
+  ironlaw compare llama-3-70b --on h100-sxm,gb200 --tokens 15T --deadline 60 --power-limit 5MW
+  ironlaw compare llama-3-8b --on h100-sxm --gpus 64 --framework megatron,torchtitan-compile
 """

@@ -11,19 +11,25 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.law import dataloading
-from ironlaw.question.assumptions import Assumptions
-from ironlaw.questions.answer import Answer, Column, Table, need, read
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.asked_run import estimate_plan, refuse_unused
 from ironlaw.questions.data.input_stages import STAGES, InputPipeline, Step, bind_pipeline, checkpoint_stage, list_stages
 from ironlaw.questions.data.options import OPTIONS
 from ironlaw.questions.data.timeline import draw_timeline
 from ironlaw.terms import Term, leaf, scalar
 
-ORDERS = (Column("order", "stages"), Column("seconds", "per step", "s"), Column("fed", "time with a batch", "%"))
+ORDERS = (
+    Column("order", "stages"), Column("supply", "from batch to batch", "s"), Column("seconds", "step", "s"),
+    Column("fed", "time with a batch", "%"),
+)  # fmt: skip
+BUFFERS = (Column("buffer", "buffer"), Column("batches", "batches", "1"), Column("memory", "host memory of a node", "B"))
 WORKERS = (
     Column("workers", "workers", "1"), Column("process", "prepare", "s"), Column("fed", "time with a batch", "%"),
-    Column("batches", "batches ahead", "1"), Column("memory", "host memory of a node", "B"),
+    Column("batches", "batches in memory", "1"), Column("memory", "host memory of a node", "B"),
 )  # fmt: skip
+WORTH_SAYING = 1.001  # times the overlapped step: what a serial one takes at least to be compared with it
 ENOUGH = 0.999  # accelerators count as fed from this share of the time with a batch
 
 
@@ -42,7 +48,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     notes: Assumptions = []
     step = _bind_step(values, folders, notes)
     pipeline = bind_pipeline(values, step, notes)
-    supply = _compute_supply(pipeline, pipeline.workers, values.get("stages", "overlapped"))
+    order = values.get("stages", "overlapped" if pipeline.prefetch else "serial")
+    supply = _compute_supply(pipeline, pipeline.workers, order)
     memory = pipeline.memory(pipeline.workers)
     stages, written = list_stages(pipeline), []
     slowest = max(stages, key=lambda row: row["seconds"])
@@ -50,23 +57,28 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         row, write = checkpoint_stage(values, step, step.group, notes)
         stages, written = [*stages, row], [write]
     enough = scalar(supply.fed) > ENOUGH
-    lines = _say_supply(pipeline, supply, memory, slowest["stage"], enough)
+    orders = _order_rows(pipeline)
+    lines = [*_say_supply(pipeline, supply, slowest["stage"], enough), _say_workers(pipeline, slowest["stage"], order, enough)]
+    lines += [*_say_storage(values, pipeline), *_say_orders(orders)]
+    workers, buffers = _worker_rows(pipeline, order), _buffer_rows(pipeline)
     tables = [
-        Table("stages", "Stages of one accelerator's batches (rates are its share)", STAGES, stages),
-        Table("orders", "Overlapped stages, or all stages before the step", ORDERS, _order_rows(pipeline)),
-        Table("by_workers", "By number of workers per accelerator", WORKERS, _worker_rows(pipeline, values.get("stages", "overlapped"))),
+        Table("stages", "Stages of one accelerator's batches (rates are its share)", filled_columns(STAGES, stages), stages),
+        Table("orders", "Overlapped stages, or all stages before the step", ORDERS, orders),
+        Table("by_workers", "By number of workers per accelerator", filled_columns(WORKERS, workers), workers),
+        Table("buffers", "Batches of one accelerator in host memory", filled_columns(BUFFERS, buffers), buffers),
     ]
     if values.get("timeline"):
-        times = {"storage": scalar(pipeline.fetch), "workers": pipeline.process_time(pipeline.workers)}
-        sentence, table = draw_timeline({**times, "transfer": scalar(pipeline.transfer), "step": step.seconds})
+        stage_times = {"storage": scalar(pipeline.fetch), "workers": pipeline.process_time(pipeline.workers)}
+        sentence, table = draw_timeline({**stage_times, "transfer": scalar(pipeline.transfer), "step": step.seconds})
         lines.append(sentence)
         tables.append(table)
-    fetch = [pipeline.fetch] if math.isfinite(pipeline.storage_rate) else []  # storage that is not counted has no rate to explain
+    counted = math.isfinite(pipeline.storage_rate) or "fetch_time" in values  # storage that is not counted has nothing to explain
+    times = [*([pipeline.fetch] if counted else []), pipeline.transfer, pipeline.needed, *([memory] if memory else [])]
     return Answer(
         title=step.title,
         headline=lines,
         tables=tables,
-        terms=[supply.fed, supply.waiting, supply.time, *fetch, pipeline.transfer, pipeline.needed, memory, *pipeline.terms, *written],
+        terms=[supply.fed, supply.waiting, supply.time, *times, *pipeline.terms, *written],
         values={"step_seconds": step.seconds, "workers": pipeline.workers, "slowest": slowest["stage"]},
         assumptions=notes,
         warnings=list(dict.fromkeys([*(step.group.warnings if step.group else ()), *pipeline.warnings])),
@@ -78,7 +90,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
 def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions) -> Step:
     """The step of an estimate, or the one given by --step-time and --batch."""
     if "model" not in values:
-        return _given_step(values, folders)
+        return _given_step(values, folders, notes)
     if clash := [name for name in ("step_time", "batch") if name in values]:
         flag = clash[0].replace("_", "-")
         raise QuestionError(f"give MODEL (the step is estimated) or --step-time with --batch, not both: --{flag} is given")
@@ -98,11 +110,16 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
     )
 
 
-def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
+def _given_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions) -> Step:
     """The step that --step-time and --batch describe, without an estimate."""
     if "step_time" not in values:
         raise QuestionError("missing step: give MODEL, or --step-time with --batch")
-    need(values, "batch")
+    samples = values.get("batch")
+    if samples is None:
+        if not ("fetch_time" in values and "transfer_time" in values and "sample_size" not in values):
+            need(values, "batch")
+        samples = 1.0
+        assume(notes, "batch", "1: all times are of a batch", "default")
     refuse_unused(values, ("on", "gpus", "node", "seq_len"), "--step-time")
     per_node, link = 1.0, None
     if "on" in values:
@@ -112,9 +129,11 @@ def _given_step(values: Mapping[str, Any], folders: tuple[str, ...]) -> Step:
     per_node = values.get("accelerators_per_node", per_node)
     gpus = values.get("gpus", per_node)
     seconds = values["step_time"]
-    title = f"Input pipeline of a {units.show(seconds, 's', 4)} step with {values['batch']:,.0f} samples per accelerator"
+    title = f"Input pipeline of a {units.show(seconds, 's', 4)} step"
+    if "batch" in values:
+        title += f" with {samples:,.0f} {'sample' if samples == 1 else 'samples'} per accelerator"
     link = values.get("transfer_rate", link)
-    return Step(title, seconds, values["batch"], values.get("seq_len"), gpus, min(per_node, gpus), link, None)
+    return Step(title, seconds, samples, values.get("seq_len"), gpus, min(per_node, gpus), link, None)
 
 
 def _compute_supply(pipeline: InputPipeline, workers: float, order: str) -> Supply:
@@ -127,17 +146,67 @@ def _compute_supply(pipeline: InputPipeline, workers: float, order: str) -> Supp
     return Supply(time, waiting, leaf("fed", dataloading.fed, "1", step_time=step_time, waited=scalar(waiting)))
 
 
-def _say_supply(pipeline: InputPipeline, supply: Supply, memory: Term, slowest: str, enough: bool) -> list[str]:
-    """The headline: how often a batch is ready, the time of a step, and the workers."""
-    late, count = scalar(supply.waiting), scalar(pipeline.needed)
-    keep_up = f"{count:,.0f} {'worker keeps' if count == 1 else 'workers keep'} up" if count else "no preparation: any worker keeps up"
+def _say_supply(pipeline: InputPipeline, supply: Supply, slowest: str, enough: bool) -> list[str]:
+    """The headline: how often a batch is ready, and the time of a step."""
+    late = scalar(supply.waiting)
     return [
         f"accelerators have a batch {scalar(supply.fed):.1%} of the time; slowest: {slowest}{', fast enough' if enough else ''}",
         f"a step takes {units.show(pipeline.step.seconds + late, 's', 4)}, {units.show(late, 's', 4) if late else 'none'} of it waiting"
         " for data",
-        f"{keep_up} for each accelerator, {pipeline.workers:,.0f} counted; their batches take"
-        f" {units.show(scalar(memory), 'B')} of a node's memory",
     ]
+
+
+def _say_workers(pipeline: InputPipeline, slowest: str, order: str, enough: bool) -> str:
+    """How many workers keep up, whether another stage holds them back, and the memory of their batches."""
+    count, memory = scalar(pipeline.needed), pipeline.memory(pipeline.workers)
+    if order == "serial":
+        line = "every step waits for its batch, as stages are serial, however many workers there are"
+    elif not count:
+        line = "no preparation: any worker keeps up"
+    elif enough or slowest == "workers":
+        line = f"{count:,.0f} {'worker keeps' if count == 1 else 'workers keep'} up for each accelerator"
+    else:
+        line = (
+            f"{count:,.0f} {'worker' if count == 1 else 'workers'} for each accelerator would keep up, but {slowest} does not: more workers"
+        )
+        line += " change nothing"
+    line += f"; {pipeline.workers:,.0f} counted"
+    return line if memory is None else f"{line}, their batches take {units.show(scalar(memory), 'B')} of a node's memory"
+
+
+def _say_storage(values: Mapping[str, Any], pipeline: InputPipeline) -> list[str]:
+    """The rates of storage: by datasheet, sustained, and with this access; no sentence where it has no rate."""
+    if not math.isfinite(pipeline.storage_rate):
+        return []
+    rate, access = pipeline.storage_rate * pipeline.step.per_node, values.get("access_factor", 1.0)
+    sustained = rate / access
+    sheet = units.show(sustained / values.get("sustained", defaults.SUSTAINED), "B/s", 4)
+    line = f"storage of a node: {sheet} by datasheet, {units.show(sustained, 'B/s', 4)} sustained"
+    return [line if access == 1.0 else f"{line}, {units.show(rate, 'B/s', 4)} with access factor {access:g}"]
+
+
+def _say_orders(rows: list[dict[str, Any]]) -> list[str]:
+    """What overlap gains over serial stages, as less time and as more speed."""
+    beside, after = (row["seconds"] for row in rows)
+    if after < beside * WORTH_SAYING:
+        return []
+    return [
+        f"overlapped stages take {1.0 - beside / after:.1%} less time than serial ones ({units.show(after, 's', 4)} to"
+        f" {units.show(beside, 's', 4)}), {after / beside:.3g} times the speed"
+    ]
+
+
+def _buffer_rows(pipeline: InputPipeline) -> list[dict[str, Any]]:
+    """The batches that wait, are prepared and are copied, and their memory."""
+    buffers = {"prefetched": "prefetch", "in preparation": "processing", "in transfer": "in_transfer"}
+    counts = pipeline.buffers(pipeline.workers)
+    size = None if pipeline.batch is None else pipeline.batch * pipeline.step.per_node
+    rows = [
+        {"buffer": title, "batches": counts[name], "memory": None if size is None else counts[name] * size}
+        for title, name in buffers.items()
+    ]
+    memory = pipeline.memory(pipeline.workers)
+    return [*rows, {"buffer": "together", "batches": sum(counts.values()), "memory": None if memory is None else scalar(memory)}]
 
 
 def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
@@ -148,8 +217,8 @@ def _worker_rows(pipeline: InputPipeline, order: str) -> list[dict[str, Any]]:
             "workers": workers,
             "process": pipeline.process_time(workers),
             "fed": scalar(_compute_supply(pipeline, workers, order).fed.value),
-            "batches": pipeline.batches_ahead(workers),
-            "memory": scalar(pipeline.memory(workers).value),
+            "batches": sum(pipeline.buffers(workers).values()),
+            "memory": None if (memory := pipeline.memory(workers)) is None else scalar(memory),
         }
         for workers in trial
     ]
@@ -160,5 +229,6 @@ def _order_rows(pipeline: InputPipeline) -> list[dict[str, Any]]:
     rows = []
     for order in ("overlapped", "serial"):
         supply = _compute_supply(pipeline, pipeline.workers, order)
-        rows.append({"order": order, "seconds": pipeline.step.seconds + scalar(supply.waiting), "fed": scalar(supply.fed)})
+        seconds = pipeline.step.seconds + scalar(supply.waiting)
+        rows.append({"order": order, "supply": scalar(supply.time), "seconds": seconds, "fed": scalar(supply.fed)})
     return rows

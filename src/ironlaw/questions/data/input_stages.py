@@ -14,6 +14,7 @@ from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import checkpoint_size
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import collectives, dataloading, goodput, traffic
+from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column
@@ -44,9 +45,9 @@ class InputPipeline:
     """The stages before the step, for one accelerator."""
 
     step: Step
-    stored: float  # bytes of a batch in storage
-    batch: float  # bytes of a batch in host memory
-    storage_rate: float  # infinite where storage is not counted [B/s]
+    stored: float | None  # bytes of a batch in storage; None: unknown, as its times are given
+    batch: float | None  # bytes of a batch in host memory
+    storage_rate: float  # infinite where storage has no rate: it is not counted, or its time is given [B/s]
     fetch: Term
     transfer: Term
     one_worker: float  # time of one worker for a batch [s]
@@ -60,26 +61,40 @@ class InputPipeline:
         """Time between two batches of so many workers [s]."""
         return 1.0 / scalar(dataloading.workers_rate(workers, self.one_worker)) if self.one_worker else 0.0
 
-    def batches_ahead(self, workers: float) -> float:
-        """Batches of one accelerator that are prefetched or in preparation."""
-        return scalar(dataloading.batches_ahead(workers, self.prefetch))
+    def buffers(self, workers: float) -> dict[str, float]:
+        """Batches of one accelerator in host memory: those that workers prefetched, those in preparation, and the one in transfer.
 
-    def memory(self, workers: float) -> Term:
-        """Host memory of a node for the batches of all its accelerators."""
-        size, ahead = self.batch * self.step.per_node, self.batches_ahead(workers)  # batches in preparation are among those ahead
-        return leaf("host memory", dataloading.buffer_memory, "B", prefetch=ahead, processing=0.0, in_transfer=0.0, size=size)
+        A worker has at most its prefetch factor of batches unfinished or waiting; without a prefetch one batch is made on demand.
+        """
+        ahead = scalar(dataloading.batches_ahead(workers, self.prefetch)) or 1.0
+        in_work = min(workers, ahead)
+        return {"prefetch": ahead - in_work, "processing": in_work, "in_transfer": 1.0}
+
+    def memory(self, workers: float) -> Term | None:
+        """Host memory of a node for the batches of all its accelerators; None where the size of a batch is unknown."""
+        if self.batch is None:
+            return None
+        return leaf("host memory", dataloading.buffer_memory, "B", **self.buffers(workers), size=self.batch * self.step.per_node)
 
 
 def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> InputPipeline:
     """The pipeline that the options describe, for a step."""
-    stored_sample, memory_sample = _sample_sizes(values, step, notes)
-    stored, batch = (scalar(traffic.elementwise(step.samples, size, 1)) for size in (stored_sample, memory_sample))
+    sizes = _sample_sizes(values, step, notes)
+    stored, batch = (None if size is None else scalar(traffic.elementwise(step.samples, size, 1)) for size in sizes)
     storage, warnings = _bind_storage(values, step, notes)
     rate = math.inf if storage is None else scalar(storage) / step.per_node
-    fetch = leaf("fetch", collectives.point_to_point, "s", size=stored, bandwidth=rate, latency=0.0)
-    if step.link is None:
-        raise QuestionError("missing link to the accelerator: give --on, or --transfer-rate such as 16GB/s")
-    transfer = leaf("transfer", collectives.point_to_point, "s", size=batch, bandwidth=step.link, latency=0.0)
+    if "fetch_time" in values:
+        fetch = leaf("fetch", _given, "s", time=values["fetch_time"])
+    else:
+        fetch = leaf("fetch", collectives.point_to_point, "s", size=stored or 0.0, bandwidth=rate, latency=0.0)
+    if "transfer_time" in values:
+        if "transfer_rate" in values:
+            raise QuestionError("give --transfer-time or --transfer-rate, not both: the time is that of the copy")
+        transfer = leaf("transfer", _given, "s", time=values["transfer_time"])
+    elif step.link is None:
+        raise QuestionError("missing link to the accelerator: give --on, --transfer-rate such as 16GB/s, or --transfer-time")
+    else:
+        transfer = leaf("transfer", collectives.point_to_point, "s", size=batch, bandwidth=step.link, latency=0.0)
     terms = [] if storage is None else [storage]
     tokenise = 0.0
     if "token_rate" in values:
@@ -106,8 +121,13 @@ def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     )  # fmt: skip
 
 
-def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[float, float]:
-    """Bytes of a sample in storage and in host memory."""
+def _given(time: Any) -> Any:
+    """A time of the question: ``time``."""
+    return time
+
+
+def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[float | None, float | None]:
+    """Bytes of a sample in storage and in host memory; None where the times of a batch are given and no size is."""
     length = step.seq_len
     if "sample_size" in values:
         stored = values["sample_size"]
@@ -115,8 +135,10 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
         if "bytes_per_token" not in values:
             assume(notes, "bytes_per_token", "4 B in storage", "default")
         stored = values.get("bytes_per_token", 4.0) * length
+    elif "fetch_time" in values and "transfer_time" in values:
+        return None, values.get("memory_size")
     else:
-        raise QuestionError("missing size of a sample: give --sample-size, or --seq-len for tokens")
+        raise QuestionError("missing size of a sample: give --sample-size, --seq-len for tokens, or --fetch-time and --transfer-time")
     if "memory_size" in values:
         return stored, values["memory_size"]
     assume(notes, "memory_size", "8 B a token" if length else "that of --sample-size", "default")
@@ -125,39 +147,47 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
 
 def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[Term | None, list[str]]:
     """Read rate of a node; None with a warning where no storage is given."""
+    if "fetch_time" in values:
+        rates = ("disk", "storage_network", "shared_storage", "sustained", "access_factor")
+        if clash := [name for name in rates if name in values]:
+            raise QuestionError(f"give --fetch-time or --{clash[0].replace('_', '-')}, not both: the time is that of storage")
+        return None, []
     disk, network = values.get("disk", math.inf), values.get("storage_network", math.inf)
     if "shared_storage" in values:
         network = min(network, values["shared_storage"] * step.per_node / step.gpus)
     if math.isinf(min(disk, network)):
         if unused := [name for name in ("sustained", "access_factor") if name in values]:
             raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --disk, --storage-network or --shared-storage")
-        return None, ["storage is not counted: give --disk, --storage-network or --shared-storage"]
+        return None, ["storage is not counted: give --disk, --storage-network, --shared-storage or --fetch-time"]
     if "sustained" not in values:
-        assume(notes, "sustained", "0.5 of the datasheet's rate", "default")
+        assume(notes, "sustained", f"{defaults.SUSTAINED:g} of the datasheet's rate", "default")
     if "access_factor" not in values:
         assume(notes, "access_factor", "1, sequential", "default")
-    fractions = {"sustained_fraction": values.get("sustained", 0.5), "access_factor": values.get("access_factor", 1.0)}
+    fractions = {"sustained_fraction": values.get("sustained", defaults.SUSTAINED), "access_factor": values.get("access_factor", 1.0)}
     return leaf("storage rate of a node", dataloading.storage_rate, "B/s", disk=disk, network=network, **fractions), []
 
 
 def list_stages(pipeline: InputPipeline) -> list[dict[str, Any]]:
     """Rows of storage, workers and transfer."""
     step, rate = pipeline.step, pipeline.storage_rate
-    read_rate = pipeline.stored * step.per_node / step.seconds
+    must_read = "as given"
+    if "bandwidth" in pipeline.fetch.inputs and pipeline.stored is not None:
+        must_read = f"to keep up, a node must read {units.show(pipeline.stored * step.per_node / step.seconds, 'B/s')}"
+    link = plain(step.link) if "bandwidth" in pipeline.transfer.inputs else None
     return [
         _stage_row(
             "storage", step, pipeline.stored, rate if math.isfinite(rate) else None, scalar(pipeline.fetch),
-            f"to keep up, a node must read {units.show(read_rate, 'B/s')}",
+            must_read,
         ),
         _stage_row(
             "workers", step, pipeline.batch, None, pipeline.process_time(pipeline.workers),
             f"one worker takes {units.show(pipeline.one_worker, 's')} per batch",
         ),
-        _stage_row("transfer", step, pipeline.batch, plain(step.link), scalar(pipeline.transfer), "host to accelerator"),
+        _stage_row("transfer", step, pipeline.batch, link, scalar(pipeline.transfer), "host to accelerator"),
     ]  # fmt: skip
 
 
-def _stage_row(stage: str, step: Step, size: float, rate: float | None, seconds: float, note: str) -> dict[str, Any]:
+def _stage_row(stage: str, step: Step, size: float | None, rate: float | None, seconds: float, note: str) -> dict[str, Any]:
     return {"stage": stage, "size": size, "rate": rate, "seconds": seconds, "of_step": seconds / step.seconds, "note": note}
 
 

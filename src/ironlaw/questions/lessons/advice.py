@@ -1,202 +1,153 @@
-"""Try every technique on a plan, then combine the best: profile, select, compose."""
+"""What every technique does to a plan, and which to combine: profile, select, compose."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import IronlawError, PlanError, QuestionError
+from ironlaw import units
+from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.answer import answer
+from ironlaw.estimate.bind.money import bind_money
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import why_impossible
-from ironlaw.question import defaults
-from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.question.asked import asked_of
+from ironlaw.question.assumptions import Assumptions
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
+from ironlaw.questions.lessons.combine import COMBINED, MOST, STEPS, WORTH, Combined, bound_of, compose, fewest_that_fit
 from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
-from ironlaw.questions.lessons.techniques import TECHNIQUES, Technique, conflicts
+from ironlaw.questions.lessons.setting import LOADER, TOKENS, Measure, Setting, bind_loader, hold_plan
+from ironlaw.questions.lessons.trials import NOT_TRIED, TRIED, Trial, Tried, try_all
 
 # the D.A.M. class (data, algorithm, machine) of each bound of a step
 CLASSES = {"compute": "algorithm", "hbm": "machine", "network": "machine", "pipeline": "machine", "dispatch": "machine", "data": "data"}
-WORTH = 0.005  # gain in tokens/s below which no further technique is combined
-STEPS = 3  # techniques combined by default
-MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "global_batch_size", "seq_len")
-TECHNIQUE_COLUMNS = (
-    Column("technique", "technique"), Column("moves", "improves"), Column("dam", "class"), Column("gain", "tokens/s", "%"),
-    Column("at_best", "at best", "%"), Column("memory", "memory", "B"), Column("fits", "fits"), Column("clashes", "conflicts with"),
-    Column("why_not", ""),
+COMBINE = 3  # techniques combined by default
+ROOFS = (
+    Column("roof", "bound"), Column("dam", "class"), Column("share", "of the step", "%"), Column("at_best", "time without it", "%"),
+    Column("techniques", "lowered by"),
 )  # fmt: skip
-STEP_COLUMNS = (
-    Column("step", "step", "1"), Column("profile", "bound"), Column("technique", "selected"), Column("gain", "gain", "%"),
-    Column("together", "total gain", "%"), Column("memory", "memory used", "%"), Column("seconds", "step time", "s"),
-)  # fmt: skip
-ROOF_COLUMNS = (
-    Column("roof", "bound"), Column("dam", "class"), Column("share", "of the step", "%"), Column("at_best", "gain without it", "%"),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One technique tried on a plan. The gain counts tokens per second, which compares larger batches fairly."""
-
-    technique: Technique
-    change: dict[str, Any]  # options that the technique sets
-    at_best: float | None  # gain if the bounds it addresses took no time (Amdahl's law)
-    conflicts: tuple[str, ...]  # techniques that set the same options
-    gain: float | None = None
-    memory: float | None = None  # more device memory [B]
-    fits: bool = False
-    why_not: str = ""
-
-    def row(self) -> dict[str, Any]:
-        """The row of the table."""
-        return {
-            "technique": self.technique.name, "moves": self.technique.moves, "dam": self.technique.axis, "at_best": self.at_best,
-            "gain": self.gain, "memory": self.memory, "fits": self.fits, "why_not": self.why_not,
-            "change": {name: sorted(v) if isinstance(v, frozenset) else v for name, v in self.change.items()},
-            "clashes": ", ".join(self.conflicts),
-        }  # fmt: skip
+MONEY = f"USD, energy and CO2e are of {TOKENS / 1e6:g} million tokens, at rated power"
+LOSES = 0.001  # share of the tokens per second: technique that loses less changes nothing worth naming
 
 
 def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, ...]) -> Answer:
-    """What each technique gains on a plan, and what the best gain together."""
-    base = answer(values, folders)
-    if base.rows > 1:
+    """What each technique does to a plan that is held, and what the best do together."""
+    loader = {name: values.pop(name) for name in LOADER if name in values}
+    estimate = answer(
+        {name: value for name, value in values.items() if name not in ("price", "grid", "pue") or "tokens" in values}, folders
+    )
+    if estimate.rows > 1:
         raise QuestionError("lessons takes one plan: give one value for every option")
-    row = base.row(0)
-    if row["step"]["seconds"] is None:
-        raise PlanError(f"no such plan: {why_impossible(base)}")
-    group, _ = base.place_of(0)
-    options = {**values, **_options_of(row["plan"])}
-    trials = try_techniques(options, row, folders)
-    bound, shares = row["bound"]["by"], row["bound"]["shares"]
-    headline = [f"{bound}-bound (D.A.M. class: {CLASSES[bound]})", _best_sentence(trials, row["memory"]["fits"])]
-    if "gpu_utilization" in lesson:
-        headline.append(f"by utilisation alone (simplified): {classify_bottleneck(lesson)}")
-    if "dataset" in lesson:
-        scale = recommend_scale(float(total_parameters(group.job.model)), lesson["dataset"])
-        headline.append(f"by sizes alone (simplified): {scale}")
-    steps = combine_techniques(options, row, trials, int(lesson.get("most", STEPS)), folders)
+    group, at = estimate.place_of(0)
+    if not group.legal[at]:
+        raise PlanError(f"no such plan: {why_impossible(estimate)}")
+    notes: Assumptions = []
+    money = bind_money(asked_of(values), group.cluster, folders, notes)
+    setting = hold_plan(group, values, loader, money, folders)
+    if loader:
+        bind_loader(setting, group, notes)
+    tried = try_all(setting)
+    combined = Combined((), ()) if tried.base.fits else fewest_that_fit(setting, tried)
+    steps = compose(setting, tried, int(lesson.get("most", COMBINE))) if tried.base.fits else []
+    row = estimate.row(0)
+    known = {item["name"] for item in row["assumptions"]}
     return Answer(
         title=f"What optimisations do to {row['plan']['model']} on {row['plan']['gpus']} x {row['plan']['accelerator']}",
-        headline=headline,
-        tables=(
-            Table(
-                "techniques",
-                "Each technique alone (at best: if what it addresses cost nothing)",
-                TECHNIQUE_COLUMNS,
-                [t.row() for t in trials],
-            ),
-            Table("composed", "Profile, select, compose", STEP_COLUMNS, steps),
-            Table("roofs", "Gain if a bound cost nothing", ROOF_COLUMNS, _roof_rows(shares)),
-        ),
-        terms=(group.step.tree,),
-        values={"bound": bound, "dam": CLASSES[bound], "plan": row["plan"]},
-        assumptions=row["assumptions"],
+        headline=_headline(setting, tried, combined, lesson),
+        tables=_tables(tried, combined, steps),
+        terms=(group.step.tree, group.memory.tree),
+        values={"bound": bound_of(tried), "dam": CLASSES[bound_of(tried)], "plan": row["plan"], "base": _base_row(tried.base)},
+        assumptions=[*row["assumptions"], *(item for item in notes if item["name"] not in known)],
         warnings=row["warnings"],
-        feasible=row["memory"]["fits"] or any(trial.fits for trial in trials),
+        feasible=tried.base.fits or bool(combined.unchanged or combined.changed) or any(trial.fits for trial in tried.trials),
         folders=folders,
     )
 
 
-def _options_of(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that reproduce the plan of a row."""
-    mesh = {name: float(plan[name]) for name in MESH}
-    return {
-        **mesh, "sp": plan["sp"], "recompute": plan["recompute"], "framework": plan["framework"], "overlap": frozenset(plan["overlap"]),
-    }  # fmt: skip
+def _base_row(base: Measure) -> dict[str, Any]:
+    """The plan itself, in the numbers that the rows of techniques have."""
+    return {name: getattr(base, name) for name in ("seconds", "tokens_per_second", "waiting", "device", "fits", "usd", "joules", "kg_co2e")}
 
 
-def try_techniques(options: dict[str, Any], row: Mapping[str, Any], folders: tuple[str, ...]) -> list[Trial]:
-    """Every technique alone on the plan of a row, best first."""
-    plan = {**row["plan"], "optimizer": options.get("optimizer", defaults.OPTIMIZER)}
-    changes = {technique.name: technique.change(plan) for technique in TECHNIQUES}
-    trials = []
-    for technique in TECHNIQUES:
-        change = changes[technique.name]
-        if change is not None:
-            trials.append(_try_technique(technique, change, conflicts(technique, changes), options, row, folders))
-    return sorted(trials, key=lambda trial: (-trial.fits, -(trial.gain if trial.gain is not None else -2.0)))
+def _tables(tried: Tried, combined: Combined, steps: list[dict[str, Any]]) -> tuple[Table, ...]:
+    """Each technique alone, combinations, the roofs, and what was not tried."""
+    rows = [trial.row() for trial in tried.trials]
+    columns = filled_columns(TRIED, rows)
+    both = [trial.row() for trial in (*combined.unchanged, *combined.changed)]
+    reasons = [{"technique": technique.name, "lowers": ", ".join(technique.lowers), "why_not": why} for technique, why in tried.not_tried]
+    order = "by time" if tried.base.fits else "those that fit, then by memory"
+    return (
+        Table("techniques", f"Each technique alone on this plan, {order} ({MONEY})", columns, rows),
+        Table("combinations", "The fewest techniques that fit together", COMBINED, both),
+        Table("composed", "Profile, select, compose (the training stays as it is)", STEPS, steps),
+        Table("roofs", "If a bound cost nothing", ROOFS, _roof_rows(tried)),
+        Table("not_tried", "Not tried, or not possible on this plan", NOT_TRIED, reasons),
+    )
 
 
-def _try_technique(
-    technique: Technique,
-    change: dict[str, Any],
-    others: tuple[str, ...],
-    options: dict[str, Any],
-    row: Mapping[str, Any],
-    folders: tuple[str, ...],
-) -> Trial:
-    """Estimate the plan with one technique, and compare its rate and memory with the plan's."""
-    addressed = sum(row["bound"]["shares"][roof] for roof in technique.roofs)
-    at_best = addressed / (1.0 - addressed) if technique.roofs and addressed < 1.0 else None
-    changed = _estimate_row({**options, **change}, folders)
-    if isinstance(changed, str):
-        return Trial(technique, change, at_best, others, why_not=changed)
-    fits = changed["memory"]["fits"]
-    return Trial(
-        technique, change, at_best, others,
-        gain=changed["throughput"]["tokens_per_second"] / row["throughput"]["tokens_per_second"] - 1.0,
-        memory=changed["memory"]["device"] - row["memory"]["device"], fits=fits, why_not="" if fits else "does not fit",
-    )  # fmt: skip
-
-
-def _estimate_row(options: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any] | str:
-    """The estimate of changed options, or why there is none."""
-    try:
-        row = answer(options, folders).row(0)
-    except IronlawError as error:
-        return str(error)
-    return row if row["step"]["seconds"] is not None else "; ".join(row["warnings"][-1:])
-
-
-def combine_techniques(
-    options: dict[str, Any], row: dict[str, Any], trials: list[Trial], most: int, folders: tuple[str, ...]
-) -> list[dict[str, Any]]:
-    """Apply the technique that gains most and fits, try all on the result, and repeat."""
-    first, steps = row["throughput"]["tokens_per_second"], []
-    for number in range(1, most + 1):
-        best = next((trial for trial in trials if trial.fits), None)
-        if best is None or best.gain is None or (best.gain < WORTH and row["memory"]["fits"]):
-            break
-        options = {**options, **best.change}
-        changed = _estimate_row(options, folders)
-        if isinstance(changed, str):
-            break
-        steps.append({
-            "step": number,
-            "profile": row["bound"]["by"],
-            "technique": best.technique.name,
-            "gain": best.gain,
-            "together": changed["throughput"]["tokens_per_second"] / first - 1.0,
-            "memory": changed["memory"]["device"] / changed["memory"]["capacity_bytes"],
-            "seconds": changed["step"]["seconds"],
-        })  # fmt: skip
-        row = changed
-        if number < most:
-            trials = try_techniques(options, row, folders)
-    return steps
-
-
-def _best_sentence(trials: Sequence[Trial], fits: bool) -> str:
-    """Which technique gains most, or which makes the plan fit."""
-    fitting = [trial for trial in trials if trial.fits]
-    if not fits:
-        names = ", ".join(trial.technique.name for trial in fitting)
-        return (
-            f"it does not fit; with any one of these it does: {names}"
-            if fitting
-            else "it does not fit, and no single technique changes that"
-        )
-    if not fitting or fitting[0].gain is None or fitting[0].gain < WORTH:
-        return "no single technique that fits gains half a percent"
-    return f"{fitting[0].technique.name} gains most: {fitting[0].gain:+.1%} tokens/s"
-
-
-def _roof_rows(shares: Mapping[str, float]) -> list[dict[str, Any]]:
-    """The share of each roof, and the gain if all of it went away, the largest first."""
-    rows = [
-        {"roof": roof, "dam": CLASSES[roof], "share": share, "at_best": share / (1.0 - share)}
-        for roof, share in shares.items()
-        if share > 0
+def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mapping[str, Any]) -> list[str]:
+    """The bound, what gains most or makes the plan fit, and what rules of thumb say."""
+    base, bound = tried.base, bound_of(tried)
+    waiting = f", {units.show(base.waiting, 's')} of it waiting for data" if base.waiting else ""
+    lines = [
+        f"{bound}-bound (D.A.M. class: {CLASSES[bound]}): a step takes {units.show(base.seconds, 's')}{waiting}, "
+        f"{units.show(base.device, 'B')} of {units.show(base.capacity, 'B')}",
+        *(_say_gains(tried) if base.fits else _say_fits(tried, combined)),
     ]
+    if "gpu_utilization" in lesson:
+        lines.append(f"by utilisation alone (simplified): {classify_bottleneck(lesson)}")
+    if "dataset" in lesson:
+        scale = recommend_scale(float(total_parameters(setting.group.job.model)), lesson["dataset"])
+        lines.append(f"by sizes alone (simplified): {scale}")
+    return lines
+
+
+def _say_gains(tried: Tried) -> list[str]:
+    """Which technique gains most, and whether one that changes the training gains more."""
+    fitting = [trial for trial in tried.trials if trial.fits and trial.gain is not None and trial.gain >= WORTH]
+    same, other = ([trial for trial in fitting if trial.trains is trains] for trains in (False, True))
+    tally = f"{len(tried.trials)} were tried, {len(tried.not_tried)} were not (last table)"
+    lines = [_say_gain(same[0], "gains most")] if same else [f"no technique that fits and keeps the training gains half a percent: {tally}"]
+    if other and (not same or (other[0].gain or 0.0) > (same[0].gain or 0.0)):
+        lines.append(f"{_say_gain(other[0], 'gains more' if same else 'gains')}, and changes the training")
+    return lines
+
+
+def _say_gain(trial: Trial, verb: str) -> str:
+    """One technique, its step time and its tokens per second against the plan's."""
+    assert trial.after is not None and trial.gain is not None
+    rate = f"{1.0 + trial.gain:.3g} times the tokens/s" if trial.gain > 1.0 else f"{trial.gain:+.1%} tokens/s"
+    steps = f"step {units.show(trial.base.seconds, 's')} to {units.show(trial.after.seconds, 's')}"
+    plan = f", with another plan: {trial.plan}" if trial.plan else ""
+    return f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.techniques[0].lowers[:2])}{plan}"
+
+
+def _say_fits(tried: Tried, combined: Combined) -> list[str]:
+    """What makes the plan fit: one technique, or the fewest together; with the training as it is, and with another one."""
+    base = tried.base
+    more = f"{units.show(base.device - base.capacity, 'B')} more than there is"
+    lines = [f"it does not fit: {more}" if base.device > base.capacity else "it does not fit with the memory to be kept free"]
+    for trains, together in ((False, combined.unchanged), (True, combined.changed)):
+        alone = [trial for trial in tried.trials if trial.fits and trial.trains is trains]
+        kept = "changes the training" if trains else "keeps the training as it is"
+        if alone:
+            lines.append(f"any one of these makes it fit and {kept}: {', '.join(trial.name for trial in alone)}")
+        elif together:
+            best = together[0]
+            assert best.after is not None
+            fits = f"{units.show(best.after.device, 'B')}, step {units.show(best.after.seconds, 's')}"
+            lines.append(f"{len(best.techniques)} techniques together make it fit, which {kept}: {best.name} ({fits})")
+        elif not trains:
+            lines.append(f"with the training as it is nothing that was tried makes it fit, up to {MOST} techniques together")
+    return lines
+
+
+def _roof_rows(tried: Tried) -> list[dict[str, Any]]:
+    """The share of each roof, the time without it, and the techniques that lower it and gain, the largest share first."""
+    rows = []
+    for roof, share in tried.base.shares.items():
+        lowering = [trial for trial in tried.trials if trial.fits and trial.techniques[0].lowers[0] == roof and (trial.gain or 0.0) > LOSES]
+        if share > 0:
+            names = ", ".join(trial.name for trial in lowering[:3])
+            rows.append({"roof": roof, "dam": CLASSES[roof], "share": share, "at_best": 1.0 - share, "techniques": names})
     return sorted(rows, key=lambda row: -row["share"])

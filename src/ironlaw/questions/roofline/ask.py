@@ -14,9 +14,13 @@ from ironlaw.questions.roofline.options import OPTIONS, QUESTIONS
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer one roofline question; QuestionError where several are asked, or with options of another."""
     values = read(options, OPTIONS, "roofline")
+    if values.get("tiers") is False:
+        del values["tiers"]
     asked = [name for name in QUESTIONS if name in values and name != "on"]
     if "optimizer" in asked and ("model" in asked or "census" in asked):  # there it names the optimizer of the step
         asked.remove("optimizer")
+    if "tiers" in asked and "model" in asked:  # there it names the weights that are moved
+        asked.remove("model")
     if len(asked) > 1:
         raise QuestionError(f"roofline answers one question at a time, given {' and '.join(_describe(name) for name in asked)}")
     if not asked and "on" not in values:

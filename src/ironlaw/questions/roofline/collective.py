@@ -44,7 +44,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     notes: Assumptions = []
     factor = leaf("traffic factor", wires.COLLECTIVES[operation].factor, "1", n=ranks)
     headline = [
-        f"{operation} of {units.show(size, 'B', 4)} ({size / 1e6:,.4g} MB) among {ranks:.0f}: "
+        f"{operation} of {units.show(size, 'B', 4)} ({_show_decimal(size)}) among {ranks:.0f}: "
         f"each rank sends {scalar(factor):.4g} times that"
     ]
     roof: LinkRoof | None = None
@@ -93,7 +93,7 @@ def _bind_link_roof(values: dict[str, Any], factor: Term, folders: tuple[str, ..
     sent = size * scalar(factor) / (1.0 if inside else inner)  # out of a domain the NIC of every accelerator sends its share
     least = leaf("least time", collectives.point_to_point, "s", "network", size=sent, bandwidth=rate, latency=0.0)
     name = "scale-up" if inside else "nic"
-    rails = "" if inside else f" on each of {inner:.0f} rails"
+    rails = "" if inside or inner <= 1.0 else f" on each of {inner:.0f} rails"
     sentence = f"the {name} roof of {units.show(rate.value, 'B/s', 4)}{rails} allows {show(least)}; expected: {show(expected)}"
     return LinkRoof(name, least, expected, sentence)
 
@@ -118,6 +118,11 @@ def _judge(values: dict[str, Any], factor: Term, roof: LinkRoof | None) -> tuple
     else:
         verdict = "latency, launches or waiting for a late rank set the time"
     return [*lines, f"{share:.0%} of the roof: {verdict}"], [algorithm, bus], share <= 1.0
+
+
+def _show_decimal(size: float) -> str:
+    """Bytes with decimal prefixes, as links are sold."""
+    return f"{size / 1e9:,.4g} GB" if size >= 1e9 else f"{size / 1e6:,.4g} MB"
 
 
 def _show_bandwidth(term: Term) -> str:

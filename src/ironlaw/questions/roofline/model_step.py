@@ -10,18 +10,22 @@ from typing import Any
 import numpy as np
 
 from ironlaw import units
+from ironlaw.catalog.records import Accelerator
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Estimate, Group, estimate
 from ironlaw.estimate.layer.passes import PASSES
+from ironlaw.estimate.measured import MeasuredRun, measured_run
 from ironlaw.estimate.step import MICRO_BATCHES
-from ironlaw.law import activations, kernels, run
+from ironlaw.law import activations, kernels
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.roofline import roofs
 from ironlaw.questions.roofline.overlapped import COLUMNS as OVERLAPPED
 from ironlaw.questions.roofline.overlapped import list_overlapped
+from ironlaw.questions.roofline.plot import PlotPoint, plot_table
 from ironlaw.questions.roofline.roofs import show
+from ironlaw.questions.throughput import describe_measured, tabulate_suspects
 from ironlaw.terms import BOUNDS, Term, leaf, scalar, total
 
 OPERATORS = (
@@ -38,7 +42,8 @@ BATCHES = (
     Column("intensity", "FLOP/B", "1"), Column("step", "step", "s"), Column("tokens_per_second", "tokens/s", "1"),
     Column("mfu", "MFU", "%"), *(Column(name, name, "%") for name in ("compute", "hbm", "network", "dispatch")),
 )  # fmt: skip
-NOT_OF_ESTIMATE = ("optimizer", "batch", "measured", "samples_per_second", "baseline", "tolerance")
+NOT_OF_ESTIMATE = ("optimizer", "batch", "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance", "plot")
+DRAWN = 12  # operators of a drawing, the longest
 PINNED = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "global_batch_size")
 
 
@@ -55,6 +60,7 @@ class StepOperator:
     time: float
     roof: str
     link: str = ""  # of a collective: scale-up, or nic where it leaves the domain
+    peak: float = 0.0  # rate of its format [FLOP/s]; 0 where it has no FLOPs
 
     def plus(self, other: StepOperator) -> StepOperator:
         """Add the runs of another place in the step."""
@@ -81,6 +87,8 @@ class StepOperator:
 def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """The operators of a step; a comparison of micro-batch sizes where several are given."""
     need(values, "on", "gpus")
+    if "batch" in values and values.get("plot"):
+        raise QuestionError("--plot draws the operators of one step: give --micro-batch-size instead of --batch")
     if "batch" in values and "micro_batch_size" in values:
         raise QuestionError("give --batch (sizes to compare) or --micro-batch-size, not both")
     asked = {name: value for name, value in values.items() if name not in NOT_OF_ESTIMATE}
@@ -118,7 +126,7 @@ def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepO
         given = {name: scalar(value, at) for name, value in node.inputs.items()}
         operator = StepOperator(
             node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs,
-            wires.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic),
+            wires.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic), given.get("peak", 0.0),
         )  # fmt: skip
         key = (operator.operator, operator.where, operator.roof, operator.link)
         merged[key] = merged[key].plus(operator) if key in merged else operator
@@ -176,34 +184,57 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         + (f"{units.show(overlapped_bytes, 'B', 4)} in collectives that can overlap" if overlapped_bytes else "no collective can overlap"),
     ]
     terms = [leaf("step", _as_estimated, "s", seconds=step), flop, moved, wire, intensity, ridge]
-    warnings, feasible = list(group.warnings), True
+    warnings, feasible, found = list(group.warnings), True, None
     if not scalar(group.memory.fits, at):
         warnings.append(f"this plan does not fit into the memory of {accelerator.name} (ironlaw estimate says by how much)")
-    measured = roofs.measured_step(values, scalar(group.plan.global_batch_size, at))
+    sequences = scalar(group.plan.global_batch_size, at)
+    measured = roofs.measured_step(values, sequences, sequences * scalar(group.plan.seq_len, at))
     if measured is not None:
-        sentence, utilisation, feasible = _judge(measured, group, at, flop, moved, step)
-        headline.append(sentence)
-        terms.append(utilisation)
+        run = measured_run(group, at, step=measured)
+        feasible = run.of_peak <= 1.0
+        headline += _compare_measured(run, moved, group)
+        terms += run.utilisation.values()
+        found = run.data()
         warnings += [] if feasible else ["a measured step above the peak is impossible"]
     lines, passes = roofs.compare_with_baseline(values)
     headline, feasible = [*headline, *lines], feasible and passes
     rows = [operator.row(step) for operator in operators]
     tables = [
+        *([tabulate_suspects(found["suspects"])] if found and found["suspects"] and feasible else []),
         Table("roofs", "Time by roof", ROOFS, _roof_rows(operators, step, scalar(wire))),
         Table("hidden", "Collectives that overlap computation", OVERLAPPED, overlapped),
         Table("operators", "Operators of a step, longest first", filled_columns(OPERATORS, rows), rows),
     ]
+    if values.get("plot"):
+        tables.append(_draw_step(operators, accelerator, step))
     return Answer(
         title=f"{job.model.name} on {scalar(group.plan.gpus, at):.0f} {accelerator.name}: the roofs of a step",
         headline=headline,
         tables=tables,
         terms=terms,
-        values={"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": overlapped_bytes},
+        values={"collectives": sent, "wire_bytes": links, "hidden_wire_bytes": overlapped_bytes, "measured": found},
         assumptions=group.assumptions,
         warnings=warnings,
         feasible=feasible,
         folders=folders,
     )
+
+
+def _draw_step(operators: Sequence[StepOperator], accelerator: Accelerator, step: float) -> Table:
+    """The longest operators that have FLOPs at the rates of the estimate, each under the roof of its own format."""
+    formats = {rate.value: name for name, rate in accelerator.peak.items()}  # of equal rates the last name, bf16 after fp16
+    with_flop = [operator for operator in operators if operator.flop and operator.moved and operator.peak]
+    points = [
+        PlotPoint(
+            f"{operator.operator}, {operator.where} ({operator.time / step:.1%})", operator.flop / operator.moved,
+            operator.flop / operator.time, formats.get(operator.peak, "fp32"),
+        )
+        for operator in with_flop[:DRAWN]
+    ]  # fmt: skip
+    drawn = sum(operator.time for operator in with_flop[:DRAWN]) / step
+    peaks = {point.roof: accelerator.peak[point.roof].value for point in points}
+    title = f"Roofline of the {len(points)} longest operators with FLOPs, {drawn:.0%} of the step, at the estimate's rates"
+    return plot_table(peaks, accelerator.hbm_bandwidth.value, points, title)
 
 
 def _roof_rows(operators: Sequence[StepOperator], step: float, wire: float) -> list[dict[str, Any]]:
@@ -237,26 +268,18 @@ def _as_estimated(seconds: Any) -> Any:
     return seconds
 
 
-def _judge(measured: float, group: Group, at: int, flop: Term, moved: Term, step: float) -> tuple[str, Term, bool]:
-    """A sentence on a measured step, its MFU, and whether it is possible with the FLOPs of this plan."""
-    accelerator, tokens = group.cluster.accelerator, scalar(group.plan.global_batch_size * group.plan.seq_len, at)
-    gpus = scalar(group.plan.gpus, at)
-    per_token = scalar(group.throughput["model_flop_per_second_per_gpu"], at) * gpus * step / tokens
-    peak = accelerator.peak[group.job.precision.peak]
-    mfu = leaf("measured MFU", run.mfu, "1", model_flop=per_token * tokens, seconds=measured, gpus=gpus, peak=peak)
-    causal = scalar(mfu) * scalar(group.throughput["mfu_causal"], at) / scalar(group.throughput["mfu"], at)
-    sentence = f"measured step {units.show(measured, 's', 4)}, {measured / step:.3g} times the estimate: MFU {scalar(mfu):.1%}"
-    share = max(causal, scalar(flop) / measured / peak.value)  # of the model's FLOPs, and of those the slowest stage computes
-    if share > 1.0:
-        wrong = "the rate, the number of accelerators, the model or the precision"
-        return f"{sentence}: impossible, {share:.0%} of the peak by the operations of this plan; check {wrong}", mfu, False
-    bytes_share = scalar(moved) / measured / accelerator.hbm_bandwidth.value
-    return f"{sentence}, HBM at {bytes_share:.0%} of its roof by the estimate's bytes", mfu, True
+def _compare_measured(run: MeasuredRun, moved: Term, group: Group) -> list[str]:
+    """Sentences on a measured step or throughput against the estimate, and the share of the HBM roof that it reaches."""
+    sentences = describe_measured(run)
+    if run.of_peak > 1.0:
+        return sentences
+    share = scalar(moved) / run.step / group.cluster.accelerator.hbm_bandwidth.value
+    return [*sentences, f"{run.step / run.predicted:.3g} times the estimate; HBM at {share:.0%} of its roof by the estimate's bytes"]
 
 
 def _compare_batches(estimates: Estimate, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Micro-batch sizes side by side, under one plan."""
-    for name in ("measured", "samples_per_second", "baseline"):
+    for name in ("measured", "samples_per_second", "tokens_per_second", "baseline"):
         if name in values:
             raise QuestionError(f"--{name.replace('_', '-')} is the time of one step: give --micro-batch-size instead of --batch")
     rows = [_batch_row(estimates, row, batch) for row, batch in enumerate(values["batch"])]

@@ -1,11 +1,13 @@
 """A network as a list of its operators: ResNet-50, DLRM, a diffusion U-Net, or the user's own TOML file.
 
 A list has the shapes of one sample. Parameters, FLOPs and least bytes of a forward pass and of a training step follow from the laws of
-each operator; the batch multiplies every shape, and weights are read once a pass.
+each operator; the batch multiplies every shape, and weights are read once a pass. What backward keeps is the sum of the outputs that
+it needs: of every operator, except where the list says ``kept = false`` or names a kind in ``not_kept``.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import units
+from ironlaw.catalog import load
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
 from ironlaw.files import is_there, read_toml
+from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.questions.roofline import roofs
+from ironlaw.questions.roofline import list_memory, roofs
 from ironlaw.questions.roofline.operators import Operator, element_bytes, make_operators, tensor_bytes
 from ironlaw.questions.roofline.options import CENSUSES
 from ironlaw.terms import Term, leaf, plain, scalar, total
@@ -51,6 +55,7 @@ class Kind:
     sizes: tuple[str, ...]
     passes: tuple[float, float] | None = None  # times a tensor of that many elements crosses HBM, forward and backward
     work: str = ""  # its name in flops.OPERATIONS; one FLOP an element without
+    kept: float = 1.0  # tensors of the size of its output that backward needs
 
 
 # backward reads the gradient and the stored activations, and writes a gradient
@@ -62,7 +67,7 @@ KINDS_OF_OPERATORS = {
     "embedding": Kind(("look-ups", "width", "rows of the table"), (2.0, 3.0)),
     "norm": Kind(("positions", "channels"), (2.0, 3.0), "layernorm"),
     "activation": Kind(("positions", "channels"), (2.0, 3.0), "silu"),
-    "gate": Kind(("positions", "channels"), (3.0, 5.0), "geglu"),
+    "gate": Kind(("positions", "channels"), (3.0, 5.0), "geglu", kept=2.0),  # the activated half and the product
     "pool": Kind(("positions", "channels"), (2.0, 3.0)),
     "add": Kind(("positions", "channels"), (3.0, 0.0)),
 }
@@ -79,6 +84,7 @@ class ListedOperator:
     forward: Operator
     flop: tuple[float, float]  # forward, backward
     moved: tuple[float, float]
+    kept: float  # bytes of one sample that backward needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +118,26 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     ]
     warnings = [f"left out: {item}" for item in listed["left_out"]]
     warnings.append("least bytes: no operator finds its input in a cache, and none is fused")
+    warnings.append("memory leaves out workspaces of convolutions, gradients of activations in work and fragmentation: keep some free")
     title = f"{listed['title']} on {device.name}, by its operators"
+    if device.cluster is not None:
+        cluster, context = device.cluster, load.record("frameworks", device.framework, folders).context
+        amounts = list_memory.Amounts(last.row["parameters"], _count_dense(last.operators), _sum_kept(listed, last.operators))
+        memory = list_memory.memory_by_batch(
+            amounts, batches, dtype, optimizer, context, cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity,
+            _name_sample(listed),
+        )  # fmt: skip
+        headline.append(memory.sentence)
+        terms += memory.terms
+        tables.insert(1, memory.table)
     extra = {"parameters": last.row["parameters"], "published": listed.get("published", {}), "source": listed.get("source", {})}
     return Answer(title, headline, tables, terms, extra, notes, warnings, feasible, folders)
+
+
+def _name_sample(listed: Mapping[str, Any]) -> str:
+    """What one sample is, with its article."""
+    sample = str(listed["sample"])
+    return f"{'an' if sample[0] in 'aeiou' else 'a'} {sample}"
 
 
 def read_list(name: str) -> dict[str, Any]:
@@ -129,7 +152,17 @@ def read_list(name: str) -> dict[str, Any]:
         raise InputError(f"{where} lists no operators: operators = [{{ operator = ..., shape = [...] }}, ...]")
     for number, item in enumerate(listed["operators"], 1):
         _check_operator(item, f"operator {number} of {where}")
-    listed = {"optimizer": defaults.OPTIMIZER, "left_out": [], "sample": "sample", "title": listed.get("name", where), **listed}
+    listed = {
+        "optimizer": defaults.OPTIMIZER,
+        "left_out": [],
+        "not_kept": [],
+        "sample": "sample",
+        "title": listed.get("name", where),
+        **listed,
+    }
+    for kind in listed["not_kept"] if isinstance(listed["not_kept"], list) else [listed["not_kept"]]:
+        if kind not in KINDS_OF_OPERATORS:
+            raise UnknownNameError("not_kept", str(kind), KINDS_OF_OPERATORS, where)
     if listed["optimizer"] not in OPTIMIZERS:
         raise UnknownNameError("optimizer", str(listed["optimizer"]), OPTIMIZERS, where)
     return listed
@@ -151,10 +184,17 @@ def _check_operator(item: Any, where: str) -> None:
     count = item.get("count", 1)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InputError(f"{where}: count is {count}, must be a whole number of at least 1")
+    output = item.get("output", [1, 1])
+    if not isinstance(output, list) or len(output) != 2 or any(type(size) is not int or size < 1 for size in output):
+        raise InputError(f"{where}: output is {output}, must be two numbers: positions, channels")
+    if type(item.get("kept", True)) not in (bool, int) or not 0 <= item.get("kept", True) <= count:
+        raise InputError(f"{where}: kept is {item['kept']}, must be true, false or how many of its {count} outputs backward needs")
+    if type(item.get("index_bytes", 0)) is not int or not 0 <= item.get("index_bytes", 0) <= 8:
+        raise InputError(f"{where}: index_bytes is {item['index_bytes']}, must be a whole number from 0 to 8")
 
 
-def bind_operator(item: Mapping[str, Any], dtype: str, batch: float) -> ListedOperator:
-    """One operator of a list at a batch: its parameters, and its forward and backward FLOPs and least bytes."""
+def bind_operator(item: Mapping[str, Any], dtype: str, batch: float, kept: bool = True) -> ListedOperator:
+    """One operator of a list at a batch: parameters, forward and backward FLOPs and least bytes, and what backward keeps of a sample."""
     kind, shape = item["operator"], [float(size) for size in item["shape"]]
     forward = _make_forward(kind, item.get("name", kind), shape, dtype, batch)
     flop, moved = scalar(forward.flop), scalar(forward.traffic)
@@ -169,8 +209,44 @@ def bind_operator(item: Mapping[str, Any], dtype: str, batch: float) -> ListedOp
     count = float(item.get("count", 1))
     weights = _count_weights(kind, shape, float(item.get("bias", False)))
     return ListedOperator(
-        forward.name, kind, count, weights * count, forward, (flop * count, backward[0] * count), (moved * count, backward[1] * count)
-    )
+        forward.name, kind, count, weights * count, forward, (flop * count, backward[0] * count), (moved * count, backward[1] * count),
+        _kept_bytes(item, shape, PRECISIONS[dtype].activation_bytes, kept),
+    )  # fmt: skip
+
+
+def _kept_bytes(item: Mapping[str, Any], shape: Sequence[float], size: float, kept: bool) -> float:
+    """Bytes of one sample that backward needs of all runs: outputs, the places of maxima, and the input of the first operator."""
+    kind, count, asked = item["operator"], float(item.get("count", 1)), item.get("kept", kept)
+    runs = float(asked) if type(asked) is int else count * float(asked)
+    output = _output_elements(kind, [float(side) for side in item.get("output", ())] or shape)
+    entered = 0.0
+    if item.get("first"):
+        entered = shape[0] * shape[1] * shape[2] if kind == "conv" else shape[0] * shape[1]
+    return size * (entered + output * KINDS_OF_OPERATORS[kind].kept * runs) + output * float(item.get("index_bytes", 0)) * count
+
+
+def _output_elements(kind: str, shape: Sequence[float]) -> float:
+    """Elements of the output of one operator, for one sample."""
+    if kind == "conv":
+        _, height, width, outputs, side, stride, padding = shape
+        return outputs * math.prod(float(flops.convolved_extent(extent, side, stride, padding)) for extent in (height, width))
+    if kind == "attention":
+        heads, queries, _, head_width = shape
+        return heads * queries * head_width
+    if kind in ("linear", "product"):
+        return shape[0] * shape[2]
+    return shape[0] * shape[1]
+
+
+def _sum_kept(listed: Mapping[str, Any], operators: Sequence[ListedOperator]) -> Term:
+    """What backward needs of one sample: the outputs of all operators that keep one."""
+    parts = [Term(f"{op.name}, {op.count:g} times" if op.count > 1 else op.name, op.kept, "B") for op in operators if op.kept]
+    return total(f"activations of {_name_sample(listed)}", parts, unit="B")
+
+
+def _count_dense(operators: Sequence[ListedOperator]) -> float:
+    """Parameters that have gradients and optimizer states of their own size; a step touches few rows of an embedding table."""
+    return sum(op.parameters for op in operators if op.kind != "embedding")
 
 
 def _count_weights(kind: str, shape: Sequence[float], bias: float) -> float:
@@ -212,8 +288,8 @@ def _make_forward(kind: str, name: str, shape: Sequence[float], dtype: str, batc
 
 def _evaluate_network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: float, optimizer: str) -> ListedNetwork:
     """All operators at a batch, and their times. The optimizer updates all but embedding tables, whose rows backward writes."""
-    operators = [bind_operator(item, dtype, batch) for item in listed["operators"]]
-    dense = sum(op.parameters for op in operators if op.kind != "embedding")
+    operators = [bind_operator(item, dtype, batch, item["operator"] not in listed["not_kept"]) for item in listed["operators"]]
+    dense = _count_dense(operators)
     traffic_bytes = OPTIMIZERS[optimizer].traffic_bytes
     update = leaf("bytes of the update", traffic.optimizer_step, "B", parameters=dense, bytes_read_written=traffic_bytes)
     bandwidth = plain(device.bandwidth)
@@ -250,9 +326,8 @@ def _write_headline(
             ("parameters", "1", [op.parameters for op in network.operators]),
         )
     )
-    article = "an" if listed["sample"][0] in "aeiou" else "a"
     headline = [
-        f"{units.show(scalar(count), 'parameter', 4)}; {article} {listed['sample']}: {units.show(row['flop'], 'FLOP', 4)} and "
+        f"{units.show(scalar(count), 'parameter', 4)}; {_name_sample(listed)}: {units.show(row['flop'], 'FLOP', 4)} and "
         f"{units.show(row['bytes'], 'B', 4)} forward, {units.show(row['training_flop'], 'FLOP', 4)} and "
         f"{units.show(row['training_bytes'], 'B', 4)} in training (batch {batch:g})",
         f"at the roofs of {device.name}: {units.show(row['forward_time'], 's', 4)} forward, {units.show(row['step_time'], 's', 4)} per "

@@ -11,7 +11,7 @@ from ironlaw.errors import ValueRangeError
 from ironlaw.law import collectives
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
-from ironlaw.questions.roofline import attention, operators, roofs
+from ironlaw.questions.roofline import attention, operators, plot, roofs
 from ironlaw.questions.roofline.operators import Operator
 from ironlaw.questions.roofline.options import ACTIVATIONS
 from ironlaw.questions.roofline.roofs import Device, RooflinePoint, show
@@ -96,10 +96,19 @@ def _make_tables(device: Device, points: list[RooflinePoint], rows: list[dict[st
     if len(points) == 1:
         tables.append(_roof_table(device, points[0]))
     if values.get("plot"):
-        names = [row["operator"] for row in rows]
-        lines = [{"line": line} for line in roofs.draw_roofline(device, dict(zip(names, points, strict=True)))]
-        tables.append(Table("plot", "Roofline", (Column("line", "FLOP/s over FLOP/B, both logarithmic"),), lines))
+        tables.append(_draw_points(device, points, [row["operator"] for row in rows]))
     return tables
+
+
+def _draw_points(device: Device, points: list[RooflinePoint], names: list[str]) -> Table:
+    """The operators at the rate that was measured, or else at the most that their roofs allow, each under the roof of its own format."""
+    peaks = {device.peak_name(point.operator): plain(point.peak) for point in points}
+    drawn = []
+    for name, point in zip(names, points, strict=True):
+        measured, intensity = point.operator.measured, scalar(point.intensity)
+        rate = scalar(point.operator.flop) / measured if measured else scalar(point.attainable)
+        drawn.append(plot.PlotPoint(name, intensity, rate, device.peak_name(point.operator)))
+    return plot.plot_table(peaks, plain(device.bandwidth), drawn)
 
 
 def _operator_row(device: Device, point: RooflinePoint, tile: tuple[float, float]) -> dict[str, Any]:
@@ -146,9 +155,10 @@ def _describe_operator(device: Device, point: RooflinePoint, tile: tuple[float, 
         terms.append(point.expected)
     waves = roofs.count_waves(device, operator, tile)
     if waves is not None:
+        count = scalar(waves[0])
         lines.append(
-            f"{waves[0].inputs['tiles']:.0f} tiles of {tile[0]:.0f} x {tile[1]:.0f} in {scalar(waves[0]):.0f} waves over "
-            f"{plain(device.multiprocessors):.0f} multiprocessors: {scalar(waves[1]):.1%} busy"
+            f"{waves[0].inputs['tiles']:.0f} tiles of {tile[0]:.0f} x {tile[1]:.0f} in {count:.0f} {'wave' if count == 1.0 else 'waves'}"
+            f" over {plain(device.multiprocessors):.0f} multiprocessors: {scalar(waves[1]):.1%} busy"
         )
         terms += waves
     if operator.measured is not None:
@@ -192,8 +202,8 @@ def _compare_activations(points: list[RooflinePoint]) -> tuple[list[str], list[T
     flop = {point.operator.name.split()[0]: scalar(point.operator.flop) for point in points}
     as_long = times["gelu"] < 1.05 * times["relu"]
     lines = [
-        f"gelu does {flop['gelu'] / flop['relu']:.3g} times the FLOPs of relu"
-        + (" in the same time: bytes set the time" if as_long else f" in {times['gelu'] / times['relu']:.3g} times the time"),
+        f"gelu does {flop['gelu'] / flop['relu']:.3g} times the FLOPs of relu "
+        + ("and takes as long: bytes set the time" if as_long else f"and takes {times['gelu'] / times['relu']:.3g} times as long"),
         f"gated functions read two tensors: swiglu takes {times['swiglu'] / times['relu']:.3g} times as long as relu",
         "every operation counts as one FLOP: the cost of an exponential differs by device and matters only where hbm is not the roof",
     ]

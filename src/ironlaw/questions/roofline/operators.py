@@ -117,7 +117,8 @@ def _make_conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Oper
     """A convolution as a matrix product."""
     b, channels, height, width, out, side, *optional = shape
     b = b * batch
-    stride, padding = (*optional, 1.0, 0.0)[:2]
+    stride = optional[0] if optional else 1.0
+    padding = optional[1] if len(optional) > 1 else 0.0
     if min(height, width) + 2.0 * padding < side:
         raise QuestionError(f"--conv: a kernel of {side:.0f} does not fit into an image of {height:.0f} x {width:.0f}")
     a, w, c = _dtypes(values)

@@ -9,16 +9,16 @@ from typing import Any
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, one_of, positive, switch, text, whole
+from ironlaw.question.options import TOKENS_PER_SECOND, Option, duration, one_of, positive, switch, text, whole
 from ironlaw.question.readers import list_of
 from ironlaw.question.words import length
+from ironlaw.questions.data.options import OPTIONS as DATA
+from ironlaw.questions.roofline.sized_times import read_sized_times
 
 ACTIVATIONS = ("relu", "relu2", "tanh", "sigmoid", "silu", "gelu", "gelu-tanh", "swiglu", "geglu")
 NORMS = ("rmsnorm", "layernorm")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-# names of the operator lists in roofline/lists
-CENSUSES = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}
-CENSUSES |= {"stable-diffusion-unet": "stable-diffusion-unet"}
+CENSUSES = defaults.OPERATOR_LISTS
 
 
 def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple[float, ...]]:
@@ -69,27 +69,12 @@ def rate_pair(value: Any, flag: str) -> tuple[float, float]:
     return positive("1")(first, flag), positive("1")(second, flag)
 
 
-def times_at_sizes(value: Any, flag: str) -> tuple[tuple[float, float], ...]:
-    """Read a comma list of SIZE:TIME with at least two sizes, sorted."""
-    points = tuple(sorted(list_of(_time_at_size)(value, flag)))
-    if len({size for size, _ in points}) < 2:
-        raise ValueRangeError(f"{flag} is {value}, must have at least two different sizes")
-    return points
-
-
-def _time_at_size(value: Any, flag: str) -> tuple[float, float]:
-    """Read SIZE:TIME."""
-    size, colon, time = value.partition(":") if isinstance(value, str) else (value[0], ":", f"{value[1]}s")
-    if not colon:
-        raise ValueRangeError(f"{flag} is {value}, must be SIZE:TIME pairs, such as 1:10ms,1.5:14ms")
-    return positive("1")(size, flag), duration(time.strip(), flag)
-
-
 STEP = (  # options of an estimate that set the step of a MODEL
     "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
     "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
     "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "gpus_per_domain", "nic_bandwidth",
 )  # fmt: skip
+STORAGE = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
 OPTIONS: dict[str, Option] = {
     "model": Option(ESTIMATE["model"].read, "a model: every operator of its training step", "MODEL"),
     "on": ESTIMATE["on"],
@@ -109,7 +94,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "conv": Option(
         sizes("B", "C", "H", "W", "OUT", "K", more=("STRIDE", "PADDING")),
-        "convolution: batch, channels, height, width, output channels, kernel side",
+        "convolution: batch, channels, height, width, output channels, kernel side (default: stride 1, padding 0)",
         "B,C,H,W,OUT,K[,S[,P]]",
     ),
     "shapes": Option(text, "CSV file of operators: columns operator, shape; optional name, dtype, count, measured", "FILE"),
@@ -128,6 +113,7 @@ OPTIONS: dict[str, Option] = {
     "bandwidth": Option(positive("B/s"), "HBM bandwidth (default: the catalogue's)", "RATE"),
     "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near", "TIME"),
     "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
+    "tokens_per_second": TOKENS_PER_SECOND.replace(help=f"with a MODEL: {TOKENS_PER_SECOND.help}"),
     "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
     "tolerance": Option(positive("1"), "largest relative difference of two numbers that count as equal (default: 5%)", "X"),
     "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
@@ -137,8 +123,15 @@ OPTIONS: dict[str, Option] = {
     "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
     "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR"),
     "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against (default: the catalogue's)", "RATE"),
-    "scaling": Option(times_at_sizes, "exponent of time over size from measured times, such as 1:10ms,1.2:11ms,1.5:14ms", "SIZE:TIME,.."),
-    "plot": Option(switch, "draw the roofline (default: off)", "on|off"),
+    "scaling": Option(
+        read_sized_times,
+        "exponent of measured times over sizes: SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]],.. or a CSV file"
+        " (columns size, time; optional p99, allocated, reserved)",
+        "LIST|FILE",
+    ),
+    "tiers": Option(switch, "tiers of memory and links: capacity, bandwidth, time to move MODEL's weights or --size", "on|off"),
+    **{name: DATA[name] for name in STORAGE},
+    "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on (default: off)", "on|off"),
     **{name: ESTIMATE[name] for name in STEP},
 }
 
@@ -160,7 +153,9 @@ MEASURED = frozenset({"measured", "baseline", "tolerance"})
 LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
-    "model": _question("model_step", "on", "optimizer", "batch", "samples_per_second", MEASURED, frozenset(STEP)),
+    "model": _question(
+        "model_step", "on", "optimizer", "batch", "samples_per_second", "tokens_per_second", "plot", MEASURED, frozenset(STEP)
+    ),
     "gemm": _question("operator_roofs", ONE_OPERATOR, "beta", "tile"),
     "attention": _question("operator_roofs", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
     "norm": _question("operator_roofs", ONE_OPERATOR, "passes"),
@@ -173,6 +168,7 @@ QUESTIONS: dict[str, Question] = {
     "collective": _question("collective", LINKS, "on", "size", "ranks", "count", MEASURED),
     "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
     "scaling": _question("exponent", "tolerance"),
+    "tiers": _question("tiers", LINKS, "on", "model", "size", "precision", frozenset(STORAGE)),
     "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
 }
 OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator_roofs" and name != "shapes")
@@ -181,13 +177,15 @@ GROUPS = {  # headings of the help
     "Operands": ("dtype", "beta", "causal", "lengths", "kv_heads", "on_chip", "passes", "batch", "tile"),
     "Collective": ("collective", "size", "ranks", "count"),
     "Measurement": (
-        "measured", "samples_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
+        "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
     ),
+    "Tiers of memory": ("tiers", *STORAGE),
     "Device": ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),
     "Step of a model": tuple(name for name in STEP if name not in LINKS),
 }  # fmt: skip
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
+  ironlaw roofline llama-3-8b --tiers --on h100-sxm
   ironlaw roofline --gemm 2160,5120,5120 --on h200-sxm --measured 150us
   ironlaw roofline --attention 1,1,4096,64 --on a100-sxm-80gb --causal off
   ironlaw roofline gpt2-xl --on v100-sxm-32gb --gpus 8

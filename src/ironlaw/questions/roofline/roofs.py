@@ -46,17 +46,22 @@ class Device:
     multiprocessors: Any
     dispatch: Any  # host time of a launch
     cluster: Cluster | None
+    framework: str = ""  # whose launches and driver context are counted
 
-    def peak(self, operator: Operator) -> Any:
-        """The peak rate of an operator: of the matrix units in its format, or of the vector units."""
+    def peak_name(self, operator: Operator) -> str:
+        """The name of an operator's peak rate: of the matrix units in its format, or fp32 of the vector units."""
         if "given" in self.peaks:
-            return self.peaks["given"]
+            return "given"
         name = PRECISIONS[operator.dtype].peak
         if operator.vector and "fp32" in self.peaks:
             name = "fp32"
         if name not in self.peaks:
             raise UnsupportedError(f"--dtype {operator.dtype}: {self.name} has no such rate; it has {', '.join(self.peaks)}")
-        return self.peaks[name]
+        return name
+
+    def peak(self, operator: Operator) -> Any:
+        """The peak rate of an operator."""
+        return self.peaks[self.peak_name(operator)]
 
 
 def given_rate(value: float, unit: str) -> Sourced:
@@ -84,7 +89,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
         "pcie": record.pcie_bandwidth,
     }  # fmt: skip
     links = {key: rate for key, rate in links.items() if rate is not None and rate.value > 0}
-    return Device(record.name, bandwidth or record.hbm_bandwidth, peak or record.peak, links, count or record.sm_count, host, cluster)
+    return Device(record.name, bandwidth or record.hbm_bandwidth, peak or record.peak, links, count or record.sm_count, host, cluster, name)
 
 
 def bind_dtype(values: dict[str, Any], folders: tuple[str, ...], notes: Assumptions) -> dict[str, Any]:
@@ -201,13 +206,14 @@ def judge(device: Device, point: RooflinePoint, measured: float) -> Verdict:
     return Verdict("overhead", f"far from every roof ({shares[name]:.0%} of {name}, the nearest): {OVERHEAD}")
 
 
-def measured_step(values: Mapping[str, Any], batch: float) -> float | None:
-    """The measured time of a step of ``batch`` samples: given, or from samples per second."""
-    if "samples_per_second" not in values:
-        return values.get("measured")
-    if "measured" in values:
-        raise QuestionError("give --measured or --samples-per-second, not both")
-    return batch / float(values["samples_per_second"])
+def measured_step(values: Mapping[str, Any], batch: float, tokens: float = math.nan) -> float | None:
+    """The measured time of a step of ``batch`` samples or ``tokens``: given, or from samples or tokens per second."""
+    given = [name for name in ("measured", "samples_per_second", "tokens_per_second") if name in values]
+    if len(given) > 1:
+        raise QuestionError(f"give one of {' and '.join('--' + name.replace('_', '-') for name in given)}: both are the time of a step")
+    if "samples_per_second" in values:
+        return batch / float(values["samples_per_second"])
+    return tokens / float(values["tokens_per_second"]) if "tokens_per_second" in values else values.get("measured")
 
 
 def compare_with_baseline(values: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -224,30 +230,3 @@ def compare_with_baseline(values: Mapping[str, Any]) -> tuple[list[str], bool]:
 def show(term: Term) -> str:
     """The value of a term with its unit, four digits."""
     return units.show(scalar(term), term.unit, 4)
-
-
-def draw_roofline(device: Device, points: Mapping[str, RooflinePoint], width: int = 64, height: int = 10) -> list[str]:
-    """The roofline as lines of text, both axes logarithmic: the roof ``-`` and ``/``, the operators as letters."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    peak, bandwidth = plain(next(iter(points.values())).peak), plain(device.bandwidth)
-    ridge = peak / bandwidth
-    intensities = [math.log10(max(scalar(point.intensity), 1e-3)) for point in points.values()]
-    low, high = min(*intensities, math.log10(ridge)) - 0.7, max(*intensities, math.log10(ridge)) + 0.7
-    top = math.log10(peak)
-    bottom = top - (math.log10(ridge) - low)
-
-    def line_of(rate: float) -> int:
-        return round((top - math.log10(rate)) / (top - bottom) * (height - 1))
-
-    grid = [[" "] * width for _ in range(height)]
-    for at in range(width):
-        intensity = 10 ** (low + (high - low) * at / (width - 1))
-        grid[line_of(min(peak, intensity * bandwidth))][at] = "-" if intensity >= ridge else "/"
-    for letter, x, point in zip(letters, intensities, points.values(), strict=False):
-        rate = min(peak, scalar(point.intensity) * bandwidth)
-        measured = point.operator.measured
-        shown = max(min(scalar(point.operator.flop) / measured, peak) if measured else rate, 10**bottom)
-        grid[line_of(shown)][round((x - low) / (high - low) * (width - 1))] = letter
-    names = [f"{letter} {name}" for letter, name in zip(letters, points, strict=False)]
-    foot = f"{10**low:.2g} FLOP/B".ljust(width - 12) + f"{10**high:.2g} FLOP/B"
-    return [units.show(peak, "FLOP/s", 3), *("".join(row).rstrip() for row in grid), foot, *names]

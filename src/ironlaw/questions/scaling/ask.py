@@ -220,7 +220,7 @@ def _mistaken_batch(size: Size) -> Section:
 def _given_batch(given: dict[str, Any], size: Size, critical: float, best_rate: float) -> Section:
     """What a given batch costs, the learning rates that go with it, and the schedule."""
     batch = given["global_batch_tokens"]
-    steps = leaf("steps", run.steps, "1", tokens=size.tokens, tokens_per_step=batch)
+    steps = leaf("steps", run.steps, "1", tokens=size.tokens, tokens_per_step=batch, rounding=run.UP)
     more_steps = leaf("steps over least", batches.steps_over_least, "1", tokens_per_step=batch, critical_batch=critical)
     more_tokens = leaf("tokens over least", batches.tokens_over_least, "1", tokens_per_step=batch, critical_batch=critical)
     headline = [

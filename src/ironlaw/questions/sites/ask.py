@@ -1,4 +1,4 @@
-"""Answer ``ironlaw sites``: distance, exchange, waiting, cost, power and carbon of a run at several data centres.
+"""Answer ``ironlaw sites``: distance, exchange, waiting, cost, power and carbon of a run at several data centres, and which to take.
 
 Inside a site the step is that of ``ironlaw.estimate``, or at a constant MFU (simplified). Sites exchange gradients every step, or their
 changed weights every so many steps (DiLoCo), in pieces that overlap computation (streaming DiLoCo).
@@ -6,26 +6,34 @@ changed weights every so many steps (DiLoCo), in pieces that overlap computation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate.bind.money import bind_price
-from ironlaw.law import cost, run, states, wide_area
-from ironlaw.question.assumptions import Assumptions
+from ironlaw.catalog.sourced import Sourced
+from ironlaw.errors import QuestionError
+from ironlaw.estimate.bind.failures import given_or_default
+from ironlaw.law import cost, wide_area
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Table, need, read
-from ironlaw.questions.sites.exchange import LINKS, Exchange, Network, bind_exchange, bind_network, compare_exchanges, each_site
-from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS
+from ironlaw.questions.sites.accounts import Accounts, count_accounts, tabulate_costs, tabulate_power
+from ironlaw.questions.sites.bind import Site, bind_accelerators, bind_sites, split_gpus, warn_of_unknown
+from ironlaw.questions.sites.choose import Question, compare_choices
+from ironlaw.questions.sites.exchange import LINKS, Exchange, bind_exchange, bind_wan, compare_exchanges, tabulate_latency
+from ironlaw.questions.sites.hours import bind_profiles, tabulate_hours
+from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS, PLACES
+from ironlaw.questions.sites.outer_state import OuterState, count_outer_state
 from ironlaw.questions.sites.places import Place, bind_places
-from ironlaw.questions.sites.power import SITES, SitePower, count_site_power
-from ironlaw.questions.sites.site_step import SiteStep, estimate_site_step, step_at_constant_mfu
+from ironlaw.questions.sites.run_time import RunTime, tabulate_waiting, time_run
+from ironlaw.questions.sites.site_step import SiteSteps, bind_steps, default_split
 from ironlaw.terms import Term, leaf, scalar, total
+
+BETTER = 0.02  # a split of the batch that is faster by more is pointed out
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
-    """Answer a question about training at several sites; not feasible where a site lacks memory or power."""
+    """Answer a question about training at several sites; not feasible where a site lacks memory or power, or none meets the deadline."""
     values = read(options, OPTIONS, "sites")
     if "model_of" in values:
         if others := sorted(set(values) - {"model_of"}):
@@ -33,131 +41,232 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         from ironlaw.questions.textbook.ten_sites import study
 
         return study(folders)
-    need(values, "model", "sites", "on", "gpus", "tokens")
+    _refuse(values)
+    return _write_answer(values, bind_places(values["sites"], folders), folders)
+
+
+def _refuse(values: dict[str, Any]) -> None:
+    """Refuse a question that lacks an option, or has options that do not go together."""
+    if "parameters" in values and "model" in values:
+        raise QuestionError("give MODEL or --parameters, not both")
+    if "parameters" in values and "mfu" not in values:
+        raise QuestionError("--parameters belongs to the simplified model: give --mfu too, or a MODEL")
+    need(values, *(() if "parameters" in values else ("model",)), "sites", "on", "gpus", "tokens")
     if "wan_bandwidth" not in values and "shared_bandwidth" not in values:
         raise QuestionError("missing option --wan-bandwidth RATE (of each site) or --shared-bandwidth RATE (of all sites together)")
-    places = bind_places(values["sites"], values.get("grid"), folders)
-    if "grid" in values and not isinstance(values["sites"], int) and all(isinstance(item, str) for item in values["sites"]):
-        raise QuestionError("--grid has no effect: every named site has its own grid; it is for sites given by LAT,LON or by number")
-    return _write_answer(values, places, folders)
-
-
-@dataclass(frozen=True, eq=False)
-class RunTime:
-    """Computation and waiting of a run, a Term each."""
-
-    tensor: Term  # bytes of one exchange
-    exchange: Term  # time of one exchange
-    exposed: Term  # waiting per step
-    share: Term  # of the run that is waiting
-    steps: Term
-    computing: Term
-    waiting: Term
-    seconds: Term
-
-
-def _count_time(tokens: float, exchange: Exchange, network: Network, step: SiteStep) -> RunTime:
-    """Time of a run whose sites compute steps and exchange gradients."""
-    tensor = leaf(
-        "gradients", states.state, "B", parameters=step.parameters, bytes_per_parameter=GRADIENT_BYTES[exchange.gradients],
-        shards=exchange.fragments,
-    )  # fmt: skip
-    time = network.exchange_time(exchange.way, scalar(tensor))
-    compute = scalar(step.compute)
-    if not compute > 0.0:
-        raise UnsupportedError("this plan has no estimate of a step: ironlaw estimate says why; or give --mfu")
-    exposed = leaf(
-        "exposed", wide_area.exposed_per_step, "s", communication=scalar(time), window=exchange.beside * compute,
-        inner_steps=exchange.every, fragments=exchange.fragments,
-    )  # fmt: skip
-    share = leaf("communication share", wide_area.communication_share, "1", communication=scalar(exposed), compute=compute)
-    steps = leaf("steps", run.steps, "1", tokens=tokens, tokens_per_step=step.batch)
-    computing = total("computing", [step.compute], times=scalar(steps))
-    waiting = total("waiting", [exposed], times=scalar(steps))
-    return RunTime(tensor, time, exposed, share, steps, computing, waiting, total("seconds", [computing, waiting]))
+    if "deadline" in values and "hours" in values:
+        raise QuestionError("--deadline compares runs without pauses: leave --hours or --deadline out")
+    if "restart_time" in values and "hours" not in values and "carbon_profile" not in values:
+        raise QuestionError("--restart-time has no effect without --hours: give both")
 
 
 def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...]) -> Answer:
     """Bind the run, compute its time, cost, power and carbon, and write the answer."""
     notes: Assumptions = []
-    exchange = bind_exchange(values)
-    gpus = dict(zip(places, _split_gpus(values, places), strict=True))
-    step = (step_at_constant_mfu if "mfu" in values else estimate_site_step)(values, list(gpus.values()), folders, notes)
-    limits = {place.name: place.power.value for place in places if place.power}
-    if "site_power" in values:
-        limits = dict(zip((place.name for place in places), each_site(values, "site_power", places), strict=True))
-    network = bind_network(values, places, folders, notes)
-    price = bind_price(values.get("price"), step.cluster, folders, notes)
-    time = _count_time(values["tokens"], exchange, network, step)
-    gpus = {place: gpus[place] for place in network.order}
-    all_gpus, seconds, compute = sum(gpus.values()), scalar(time.seconds), scalar(step.compute)
-    share = scalar(time.share)
-    worth = leaf("effective accelerators", wide_area.effective_accelerators, "1", gpus=all_gpus, communication_share=share)
-    usd = leaf("cost", cost.rental, "USD", gpus=all_gpus, seconds=seconds, price=price)
-    idle = leaf("cost of waiting", cost.rental, "USD", gpus=all_gpus, seconds=scalar(time.waiting), price=price)
-    power = count_site_power(values, gpus, limits, step.cluster, seconds, folders, notes)
+    exchange, names = bind_exchange(values), [place.name for place in places]
+    gpus, ons = split_gpus(values, places), bind_accelerators(values, places, folders)
+    if "batch_split" not in values:
+        values["batch_split"] = default_split(ons)
+        if len(set(ons)) > 1:
+            assume(notes, "batch_split", values["batch_split"], "default")
+    steps, outer = _bind_steps(values, exchange, ons, gpus, names, folders, notes)
+    wan = bind_wan(values, places, folders, notes)
+    network = wan.join(places)
+    sites = bind_sites(values, places, steps, folders, notes)
+    rounding = values.get("rounding", defaults.ROUNDING)
+    assume(notes, "rounding of steps", rounding, "given" if "rounding" in values else "default")
+    time = time_run(values["tokens"], steps.batch, exchange, network, steps.parameters, steps.slowest.compute, rounding)
+    accounts = count_accounts(sites, scalar(time.seconds), scalar(time.sent), time.exchanges)
+    question = Question(values["tokens"], steps.batch, steps.parameters, exchange, wan, values.get("deadline"), rounding)
+    choices = compare_choices(question, sites)
+    hours = _bind_hours(values, sites, steps, time, folders, notes)
+    rents = [(site.step.gpus, site.price.value) for site in sites]
+    compute, all_gpus = steps.slowest.seconds, sum(gpus)
+    worth = leaf("effective accelerators", wide_area.effective_accelerators, "1", gpus=all_gpus, communication_share=scalar(time.share))
+    idle = total("cost of waiting", [
+        leaf(f"rent while {site.name} waits", cost.rental, "USD", gpus=site.step.gpus, seconds=scalar(time.waiting), price=site.price)
+        for site in sites
+    ])  # fmt: skip
     saved_traffic = 4.0 / GRADIENT_BYTES[exchange.gradients] * exchange.every
-    headline = [
-        f"{_days(time.seconds)} = {_days(time.computing)} of computation and {_days(time.waiting)} of waiting for the other sites "
-        f"({share:.1%}; compute utilisation {1 - share:.1%})",
-        f"{units.amount(scalar(usd))} USD, {units.amount(scalar(idle))} of it for waiting: "
-        + (f"{all_gpus:,.0f} accelerators work like {scalar(worth):,.0f}" if share else "no time lost to waiting"),
-        f"an exchange of {units.show(scalar(time.tensor), 'B')} ({exchange.gradients}) over {len(places)} sites takes "
-        f"{units.show(scalar(time.exchange), 's', 4)} ({exchange.way}), a step {units.show(compute, 's', 4)}; "
-        f"{exchange.describe()}; {saved_traffic:g} times less traffic than fp32 every step",
-        f"{units.show(scalar(power.power), 'W', 4)} (rated), {units.show(scalar(power.energy), 'J', 4)}, "
-        f"{units.show(scalar(power.carbon), 'kg', 4)} CO2e",
+    tables = [
+        *choices.tabulate(), tabulate_waiting(steps, names, scalar(time.exposed)), tabulate_power(accounts), tabulate_costs(accounts),
+        *([outer.tabulate()] if outer else []), *([hours] if hours else []), *([steps.splits] if steps.splits else []),
+        Table("links", "Links of the ring", LINKS, network.links),
+        compare_exchanges(exchange, network, steps.parameters, compute, scalar(time.steps), rents),
     ]  # fmt: skip
-    name = values["model"] if isinstance(values["model"], str) else "a model"
-    short = [row["site"] for row in power.short]
-    if short:
-        headline.insert(0, f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators")
-    if not step.fits:
-        headline.insert(0, "no: the model does not fit a site's accelerators")
+    if latency := tabulate_latency(wan, places, scalar(time.steps) / exchange.every, rents):
+        tables.append(latency)
+    short = [account.site.name for account in accounts.short]
+    misses = values.get("deadline") is not None and not choices.best
     return Answer(
-        title=f"{name} on {all_gpus:,.0f} {values['on']} at {len(places)} sites",
-        headline=headline,
-        tables=(
-            Table("links", "Links of the ring", LINKS, network.links),
-            Table("by_site", "Sites", SITES, power.rows),
-            compare_exchanges(exchange, network, step.parameters, compute, scalar(time.steps), all_gpus, price),
-        ),
-        terms=[
-            *network.terms, time.tensor, time.exchange, time.exposed, time.share, time.steps, time.seconds, worth, usd, idle,
-            power.power, power.energy, power.carbon,
+        title=f"{_name_model(values)} on {all_gpus:,.0f} {', '.join(dict.fromkeys(ons))} at {len(places)} sites",
+        headline=[
+            *_say_no(short, steps, outer), *_write_headline(time, accounts, scalar(worth), scalar(idle), all_gpus),
+            _describe_exchange(time, exchange, len(places), compute, saved_traffic), *choices.describe(), *_describe_hours(hours, values),
         ],
-        values={"mfu": step.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
+        tables=tables,
+        terms=[
+            *network.terms, time.tensor, time.exchange, time.exposed, time.share, time.steps, time.waiting, time.seconds, time.sent, worth,
+            accounts.usd, *accounts.electricity_in_price, idle, accounts.power, accounts.energy, accounts.carbon,
+            *(outer.terms if outer else []),
+        ],
+        values={"mfu": steps.slowest.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
         assumptions=notes,
-        warnings=_list_warnings(values, exchange, network, step, power),
-        feasible=step.fits and not short,
+        warnings=_list_warnings(values, exchange, sites, steps, accounts, outer, wan.located, folders),
+        feasible=steps.fits and not short and (outer is None or outer.fits) and not misses,
         folders=folders,
     )  # fmt: skip
 
 
-def _list_warnings(values: dict[str, Any], exchange: Exchange, network: Network, step: SiteStep, power: SitePower) -> list[str]:
-    """Warnings of the step and of the network, of sites without enough power or memory, and of rare exchanges."""
-    warnings = [*step.warnings, *network.warnings]
-    warnings += [
-        f"{row['site']} has {units.show(row['limit'], 'W')}, {row['gpus']:,.0f} {values['on']} draw {units.show(row['power'], 'W')} (rated)"
-        for row in power.short
+def _name_model(values: dict[str, Any]) -> str:
+    """The model as the title names it."""
+    if "parameters" in values:
+        return units.show(values["parameters"], "parameter")
+    return values["model"] if isinstance(values["model"], str) else "a model"
+
+
+def _say_no(short: Sequence[str], steps: SiteSteps, outer: OuterState | None) -> list[str]:
+    """Why the answer is no."""
+    lines = []
+    if not steps.fits:
+        lines.append("no: the model does not fit a site's accelerators")
+    elif outer is not None and not outer.fits:
+        lines.append(f"no: {outer.describe()[0]}")
+    if short:
+        lines.append(f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators")
+    return lines
+
+
+def _write_headline(time: RunTime, accounts: Accounts, worth: float, idle: float, gpus: float) -> list[str]:
+    """Time, money and power of the run on all sites."""
+    share, usd = scalar(time.share), accounts.usd
+    waiting = f"{gpus:,.0f} accelerators do the work of {worth:,.0f}" if round(gpus) != round(worth) else "no time lost to waiting"
+    bills: dict[str, list[Term | None]] = {
+        "rent": [a.rent for a in accounts.sites],
+        "electricity": [a.electricity for a in accounts.sites if a.site.electricity_paid],
+        "traffic": [a.traffic for a in accounts.sites],
+    }
+    parts = {name: sum(scalar(term) for term in terms if term is not None) for name, terms in bills.items()}
+    shown = ", ".join(f"{units.amount(value)} for {name}" for name, value in parts.items() if value)
+    first = f"{_days(time.seconds)}, none of it waiting for an exchange with the other sites"
+    if scalar(time.waiting) > 0.0:
+        first = (
+            f"{_days(time.seconds)} = {_days(time.computing)} of computation and {_days(time.waiting)} of waiting for the other sites "
+            f"({share:.1%}; compute utilisation {1 - share:.1%})"
+        )
+    return [
+        first,
+        f"{units.amount(scalar(usd))} USD" + (f" ({shown})" if shown.count(" for ") > 1 else "")
+        + f", {units.amount(idle)} of the rent for waiting: {waiting}",
+        f"{units.show(scalar(accounts.power), 'W', 4)} (rated), {units.show(scalar(accounts.energy), 'J', 4)}, "
+        f"{units.show(scalar(accounts.carbon), 'kg', 4)} CO2e",
+    ]  # fmt: skip
+
+
+def _describe_exchange(time: RunTime, exchange: Exchange, sites: int, compute: float, saved_traffic: float) -> str:
+    """The exchange in a sentence."""
+    return (
+        f"an exchange of {units.show(scalar(time.tensor), 'B')} ({exchange.gradients}) over {sites} sites takes "
+        f"{units.show(scalar(time.exchange), 's', 4)} ({exchange.way}), a step {units.show(compute, 's', 4)}; "
+        f"{exchange.describe()}; {saved_traffic:g} times less traffic than fp32 every step"
+    )
+
+
+def _bind_steps(
+    values: dict[str, Any], exchange: Exchange, ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...],
+    notes: Assumptions,
+) -> tuple[SiteSteps, OuterState | None]:  # fmt: skip
+    """The step of every site, and the outer state of DiLoCo; None with an exchange every step, and in the simplified model.
+
+    Where the outer state does not fit beside the best plan on the accelerators, the best plan that leaves room for it is taken.
+    """
+    assumed: Assumptions = []
+    steps = bind_steps(values, ons, gpus, names, folders, assumed)
+    where, margin = values.get("outer_state", PLACES[0]), values.get("margin", 0.0)
+    outer = count_outer_state(list(zip(names, steps.sites, strict=True)), where, margin) if exchange.every > 1 else None
+    if outer is not None and not outer.fits and steps.fits and where == "device" and "margin" not in values and outer.margin < 1.0:
+        roomy: Assumptions = []
+        others = bind_steps({**values, "margin": outer.margin}, ons, gpus, names, folders, roomy)
+        found = count_outer_state(list(zip(names, others.sites, strict=True)), where, margin)
+        if found is not None and found.fits:
+            steps, outer, assumed = others, found, roomy
+    notes += assumed
+    if outer is not None and "outer_state" not in values:
+        assume(notes, "outer_state", f"{where} memory", "default")
+    return steps, outer
+
+
+def _bind_hours(
+    values: dict[str, Any], sites: list[Site], steps: SiteSteps, time: RunTime, folders: tuple[str, ...], notes: Assumptions
+) -> Table | None:
+    """The table of hours of the day, where the question asks for hours or gives a profile."""
+    if "hours" not in values and "carbon_profile" not in values:
+        return None
+    default: Sourced = steps.slowest.cluster.systems.restart_time
+    restart = given_or_default("restart_time", values.get("restart_time"), default, notes, " after each pause")
+    return tabulate_hours(sites, bind_profiles(values, sites, folders), time, restart.value, values.get("hours"))
+
+
+def _describe_hours(hours: Table | None, values: dict[str, Any]) -> list[str]:
+    """The hours of the question in a sentence."""
+    if hours is None or "hours" not in values:
+        return []
+    always, asked = hours.rows[0], hours.rows[min(1, len(hours.rows) - 1)]
+    return [
+        f"in the hours {asked['hours']} UTC only: {units.run_time(asked['seconds'])} instead of {units.run_time(always['seconds'])}, "
+        f"{units.show(asked['carbon'], 'kg', 4)} CO2e instead of {units.show(always['carbon'], 'kg', 4)}, {units.amount(asked['usd'])} USD"
+        f" if the machines are released in the pauses, {units.amount(asked['held'])} if they are held"
     ]
+
+
+def _list_warnings(
+    values: dict[str, Any], exchange: Exchange, sites: list[Site], steps: SiteSteps, accounts: Accounts, outer: OuterState | None,
+    located: bool, folders: tuple[str, ...],
+) -> list[str]:  # fmt: skip
+    """Warnings of the steps and of the network, of sites without enough power or memory, of unknown grids, and of rare exchanges."""
+    warnings = list(steps.warnings)
+    if not located and "latency" not in values and exchange.way != "pipe":
+        warnings.append("places are unknown, so the latency of an exchange is not counted: give --latency or name the sites")
+    warnings += [
+        f"{a.site.name} has {units.show(a.site.limit or 0.0, 'W')}, {a.site.step.gpus:,.0f} {a.site.step.on} draw"
+        f" {units.show(scalar(a.power), 'W')} (rated)"
+        for a in accounts.short
+    ]
+    warnings += warn_of_unknown(sites, folders)
+    if steps.splits and values["batch_split"] != "balanced":
+        chosen, best = (row["tokens_per_second"] for row in (_split_row(steps, values), max(steps.splits.rows, key=_rate)))
+        if best > chosen * (1.0 + BETTER):
+            warnings.append(f"sites wait for {_name_of(steps, sites)}: --batch-split balanced is {best / chosen - 1.0:.0%} faster")
     if exchange.every > 1:
         warnings.append("exchanging less often raises the loss, which is not counted: DiLoCo's papers report little at 100 to 500 steps")
-    if not step.fits:
+        if outer is None:
+            warnings.append("the outer state of DiLoCo needs 8 bytes a parameter, which --mfu (simplified) does not place")
+    if not steps.fits:
         warnings.append("the model does not fit a site's accelerators: ironlaw estimate says by how much")
+    if "hours" in values and not bind_profiles(values, sites, folders):
+        warnings.append("no site has hourly carbon, so pauses save none: give --carbon-profile NAME=FILE with 24 values of g/kWh")
+    if any(account.electricity is None for account in accounts.sites):
+        unknown = [a.site.name for a in accounts.sites if a.electricity is None and a.site.place.latitude is not None]
+        if unknown and len(unknown) < len(accounts.sites):
+            warnings.append(
+                f"no price of electricity is recorded for {', '.join(unknown)}: give --electricity-price {unknown[0]}=USD_PER_KWH"
+            )
     return warnings
 
 
-def _split_gpus(values: dict[str, Any], places: list[Place]) -> list[float]:
-    """Accelerators of each site."""
-    if len(values["gpus"]) > 1:
-        return each_site(values, "gpus", places)
-    count = values["gpus"][0]
-    per_site = count / len(places)
-    if per_site != int(per_site):
-        near = max(int(per_site), 1) * len(places)
-        raise QuestionError(f"--gpus {count:g} cannot be split evenly over {len(places)} sites: give {near}, or a comma list")
-    return [per_site] * len(places)
+def _rate(row: Mapping[str, Any]) -> float:
+    return float(row["tokens_per_second"])
+
+
+def _split_row(steps: SiteSteps, values: dict[str, Any]) -> Mapping[str, Any]:
+    """The row of the chosen split of the batch."""
+    assert steps.splits is not None
+    return next(row for row in steps.splits.rows if row["split"] == values["batch_split"])
+
+
+def _name_of(steps: SiteSteps, sites: list[Site]) -> str:
+    """The name of the slowest site."""
+    return sites[steps.sites.index(steps.slowest)].name
 
 
 def _days(seconds: Term) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from ironlaw import units
@@ -14,8 +16,8 @@ from ironlaw.law import collectives, cost, states, wide_area
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.sites.options import GRADIENT_BYTES
-from ironlaw.questions.sites.places import Place, distance, order_ring, ring_links
-from ironlaw.terms import Term, leaf
+from ironlaw.questions.sites.places import Place, distance, each_site, order_ring, ring_links
+from ironlaw.terms import Term, leaf, scalar
 
 LINKS = (
     Column("link", "link"), Column("metres", "distance", "m"), Column("light", "light, vacuum", "s"),
@@ -23,9 +25,15 @@ LINKS = (
 )  # fmt: skip
 EXCHANGES = (
     Column("exchange", "exchange"), Column("gradients", "format"), Column("every", "every, steps", "1"), Column("fragments", "pieces", "1"),
-    Column("beside", "overlap, steps", "1"), Column("exposed", "waiting per step", "s"), Column("share", "waiting", "%"),
-    Column("seconds", "run", "s"), Column("usd", "USD", "USD"),
+    Column("beside", "overlap, steps", "1"), Column("sent", "sent, each site", "decimal B"), Column("time", "one exchange", "s"),
+    Column("exposed", "waiting per step", "s"), Column("share", "waiting", "%"), Column("waiting", "waiting, run", "s"),
+    Column("seconds", "run", "s"), Column("usd", "USD", "USD"), Column("idle", "USD for waiting", "USD"),
 )  # fmt: skip
+LATENCIES = (
+    Column("pair", "pair"), Column("metres", "distance", "m"), Column("light", "light, one way", "s"),
+    Column("waiting", "over the run", "s"), Column("gpu_seconds", "accelerator time", "s"), Column("usd", "USD", "USD"),
+)  # fmt: skip
+MOST_PAIRS = 28  # of the table of latency: eight sites
 
 
 @dataclass(frozen=True)
@@ -45,25 +53,74 @@ class Exchange:
         pieces = f" in {self.fragments:g} pieces" if self.fragments > 1 else ""
         return f"every {self.every:g} steps{pieces} (DiLoCo)" + (f", overlapping {self.beside:g} steps" if self.beside else "")
 
+    def tensor(self, parameters: float) -> Term:
+        """Bytes of one exchange: of one piece."""
+        return leaf(
+            "gradients", states.state, "B", parameters=parameters, bytes_per_parameter=GRADIENT_BYTES[self.gradients], shards=self.fragments
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """The wide-area network between sites."""
+    """The wide-area network between some sites."""
 
     order: list[Place]  # round the ring
-    bandwidth: float  # of the slowest site [B/s]
+    rate: Term  # of data between the slowest site and the others; of the undivided line for a pipe
     latency: float  # one way between neighbours [s]
     links: list[dict[str, Any]]  # rows of the table
     terms: list[Term]
-    warnings: list[str]
 
     def exchange_time(self, way: str, size: float) -> Term:
         """Time of one exchange of so many bytes among all sites."""
-        n = float(len(self.order))
+        n, bandwidth = float(len(self.order)), scalar(self.rate)
         if way == "pipe":
-            return leaf("exchange", wide_area.shared_pipe, "s", n=n, size=size, bandwidth=self.bandwidth)
+            return leaf("exchange", wide_area.shared_pipe, "s", n=n, size=size, bandwidth=bandwidth)
         law = collectives.ring_all_reduce if way == "ring" else wide_area.tree_all_reduce
-        return leaf("exchange", law, "s", n=n, size=size, bandwidth=self.bandwidth, latency=self.latency)
+        return leaf("exchange", law, "s", n=n, size=size, bandwidth=bandwidth, latency=self.latency)
+
+    def sent(self, way: str, size: float) -> Term:
+        """Bytes that each site sends in one exchange."""
+        if way == "pipe":
+            return Term("sent", size, "B")
+        return leaf("sent", wide_area.sent_bytes, "B", n=float(len(self.order)), size=size)
+
+
+@dataclass(frozen=True, eq=False)
+class Wan:
+    """What the question says of the lines between its sites; ``join`` makes the network of some of them."""
+
+    way: str
+    bandwidth: dict[str, float]  # of the line of each site [B/s]; infinite where only the shared network counts
+    shared: float  # [B/s]
+    efficiency: Sourced
+    route: Sourced
+    index: Sourced
+    latency: float | None  # given, one way [s]
+    located: bool
+
+    def join(self, places: Sequence[Place]) -> Network:
+        """The ring of some sites, its data rate, and the latency of its longest link."""
+        line = min(self.bandwidth[place.name] for place in places)
+        line = self.shared if self.way == "pipe" else min(line, self.shared / len(places))
+        rate = leaf("data rate", wide_area.data_rate, "B/s", bandwidth=float(line), efficiency=self.efficiency)
+        if len(places) == 1 or not self.located:
+            return Network(list(places), rate, self.latency or 0.0, [], [rate])
+        order = order_ring(places)
+        distances = {f"{a.name} - {b.name}": distance(a, b) for a, b in ring_links(order)}
+        longest = max(distances.values(), key=lambda term: float(term.value))
+        light = leaf("light", wide_area.light_time, "s", distance=longest.value)
+        terms, latency = [longest, light], self.latency
+        if latency is None:
+            law = wide_area.fibre_time
+            terms.append(leaf("latency", law, "s", distance=longest.value, route_factor=self.route, refractive_index=self.index))
+            latency = float(terms[-1].value)
+        elif latency < float(light.value):
+            raise ValueRangeError(
+                f"--latency is {units.show(latency, 's', 3)}, must be at least {units.show(float(light.value), 's', 3)}: light in vacuum"
+                f" takes that for the {units.show(float(longest.value), 'm', 4)} of the longest link"
+            )
+        links = [_link_row(name, term, self.route, self.index) for name, term in distances.items()]
+        return Network(order, rate, latency, links, [*terms, rate])
 
 
 def bind_exchange(given: dict[str, Any]) -> Exchange:
@@ -82,50 +139,42 @@ def bind_exchange(given: dict[str, Any]) -> Exchange:
             f"--beside {exchange.beside:g}: an exchange starts every {every / fragments:g} steps and must end before the next;"
             " give at most that"
         )
+    if "outer_state" in given and every == 1:
+        raise QuestionError("--outer-state has no effect with an exchange every step: give --every, such as --every 100")
     return exchange
 
 
-def each_site(given: dict[str, Any], name: str, places: list[Place]) -> list[float]:
-    """The values of an option, one per site."""
-    values = list(given[name])
-    if len(values) == 1:
-        return values * len(places)
-    if len(values) != len(places):
-        raise QuestionError(f"--{name.replace('_', '-')} lists {len(values)} values for {len(places)} sites: give one, or one for each")
-    return values
-
-
-def bind_network(given: dict[str, Any], places: list[Place], folders: tuple[str, ...], notes: Assumptions) -> Network:
-    """The ring of the sites, its bandwidth, and the latency of its longest link."""
+def bind_wan(given: dict[str, Any], places: list[Place], folders: tuple[str, ...], notes: Assumptions) -> Wan:
+    """The lines between the sites: their rate, what of it carries data, and their latency."""
     fibre = load.record("fibres", "long-haul", folders)
-    route = fibre.route_factor
+    way, located = given.get("exchange", "ring"), all(place.latitude is not None for place in places)
+    if way == "pipe":
+        if "shared_bandwidth" not in given or "wan_bandwidth" in given:
+            raise QuestionError("--exchange pipe is one link that all sites share: give --shared-bandwidth, not --wan-bandwidth")
+        if "latency" in given:
+            raise QuestionError("--exchange pipe has no latency: leave --latency out, or give --exchange ring")
+    rates = each_site(given, "wan_bandwidth", places, None if "wan_bandwidth" in given else math.inf)
+    if None in rates:
+        raise QuestionError(f"--wan-bandwidth has no value for {places[rates.index(None)].name}")
+    route = _given_or("route_factor", given, fibre.route_factor)
     if "route_factor" in given:
-        route = Sourced(given["route_factor"], "1", str(given["route_factor"]), ASKED)
         if "latency" in given:
             raise QuestionError("--route-factor has no effect with --latency: leave one of them out")
-    if any(place.latitude is None for place in places):
-        if "route_factor" in given:
+        if not located:
             raise QuestionError("--route-factor needs places: name the sites, or give --latency")
-        unknown = "places are unknown, so the latency of an exchange is not counted: give --latency or name the sites"
-        warnings = [] if "latency" in given else [unknown]
-        return Network(places, _slowest_rate(given, places), given.get("latency", 0.0), [], [], warnings)
-    order = order_ring(places)
-    distances = {f"{a.name} - {b.name}": distance(a, b) for a, b in ring_links(order)}
-    longest = max(distances.values(), key=lambda term: float(term.value))
-    assume(notes, "route_factor", route.text, "given" if "route_factor" in given else "default")
-    light = leaf("light", wide_area.light_time, "s", distance=longest.value)
-    terms, latency = [longest, light], given.get("latency")
-    if latency is None:
-        law = wide_area.fibre_time
-        terms.append(leaf("latency", law, "s", distance=longest.value, route_factor=route, refractive_index=fibre.index))
-        latency = float(terms[-1].value)
-    elif latency < float(light.value):
-        raise ValueRangeError(
-            f"--latency is {units.show(latency, 's', 3)}, must be at least {units.show(float(light.value), 's', 3)}: light in vacuum"
-            f" takes that for the {units.show(float(longest.value), 'm', 4)} of the longest link"
-        )
-    links = [_link_row(name, term, route, fibre.index) for name, term in distances.items()]
-    return Network(order, _slowest_rate(given, places), latency, links, terms, [])
+    efficiency = _given_or("wan_efficiency", given, fibre.efficiency)
+    if located:
+        assume(notes, "route_factor", route.text, "given" if "route_factor" in given else "default")
+    if "wan_efficiency" not in given:
+        assume(notes, "wan_efficiency", f"{efficiency.value:.1%} (what headers leave)", "default")
+    shared = given.get("shared_bandwidth", math.inf)
+    names = (place.name for place in places)
+    return Wan(way, dict(zip(names, rates, strict=True)), shared, efficiency, route, fibre.index, given.get("latency"), located)
+
+
+def _given_or(name: str, given: dict[str, Any], default: Sourced) -> Sourced:
+    """The given number, or the record's."""
+    return Sourced(given[name], "1", str(given[name]), ASKED) if name in given else default
 
 
 def _link_row(name: str, metres: Term, route: Sourced, index: Sourced) -> dict[str, Any]:
@@ -136,23 +185,10 @@ def _link_row(name: str, metres: Term, route: Sourced, index: Sourced) -> dict[s
     }  # fmt: skip
 
 
-def _slowest_rate(given: dict[str, Any], places: list[Place]) -> float:
-    """Bandwidth of the slowest site: its link, or its part of a shared network. The law of a pipe takes the undivided rate."""
-    own_link = min(each_site(given, "wan_bandwidth", places)) if "wan_bandwidth" in given else math.inf
-    shared = given.get("shared_bandwidth", math.inf)
-    if given.get("exchange") == "pipe":
-        if "shared_bandwidth" not in given or "wan_bandwidth" in given:
-            raise QuestionError("--exchange pipe is one link that all sites share: give --shared-bandwidth, not --wan-bandwidth")
-        if "latency" in given:
-            raise QuestionError("--exchange pipe has no latency: leave --latency out, or give --exchange ring")
-        return float(shared)
-    return float(min(own_link, shared / len(places)))
-
-
 def compare_exchanges(
-    chosen: Exchange, network: Network, parameters: float, compute: float, steps: float, gpus: float, price: Sourced
+    chosen: Exchange, network: Network, parameters: float, compute: float, steps: float, rents: list[tuple[float, float]]
 ) -> Table:
-    """The same run with other exchanges, the chosen one first."""
+    """The same run with other exchanges, the chosen one first; ``rents``: accelerators and price [USD/s] of each site."""
     way = chosen.way
     methods = (way,) if way == "pipe" else ("ring", "tree")
     others = [Exchange(other, gradients, 1.0, 1.0, 0.0) for other in methods for gradients in ("bf16", "int8")]
@@ -160,13 +196,33 @@ def compare_exchanges(
     others.append(Exchange(way, "int8", 100.0, 10.0, 5.0))
     rows = []
     for e in dict.fromkeys([chosen, *others]):
-        size = float(states.state(parameters, GRADIENT_BYTES[e.gradients], e.fragments))
-        time = float(network.exchange_time(e.way, size).value)
+        size = scalar(e.tensor(parameters))
+        time = scalar(network.exchange_time(e.way, size))
         exposed = float(wide_area.exposed_per_step(time, e.beside * compute, e.every, e.fragments))
         seconds = steps * (compute + exposed)
+        rent = [sum(float(cost.rental(gpus, t, price)) for gpus, price in rents) for t in (seconds, steps * exposed)]
         rows.append({
             "exchange": e.way, "gradients": e.gradients, "every": e.every, "fragments": e.fragments, "beside": e.beside,
-            "exposed": exposed, "share": float(wide_area.communication_share(exposed, compute)), "seconds": seconds,
-            "usd": float(cost.rental(gpus, seconds, price.value)),
+            "sent": scalar(network.sent(e.way, size)), "time": time, "exposed": exposed,
+            "share": float(wide_area.communication_share(exposed, compute)), "waiting": steps * exposed, "seconds": seconds,
+            "usd": rent[0], "idle": rent[1],
         })  # fmt: skip
-    return Table("ways", "Other exchanges (the first is the chosen one)", EXCHANGES, rows)
+    return Table("ways", "Other exchanges (the first is the chosen one; USD without traffic and electricity)", EXCHANGES, rows)
+
+
+def tabulate_latency(wan: Wan, places: Sequence[Place], exchanges: float, rents: list[tuple[float, float]]) -> Table | None:
+    """The least that distance costs: light in vacuum once an exchange, one way, for each pair of sites; None without places."""
+    pairs = list(combinations(places, 2))
+    if not wan.located or len(pairs) > MOST_PAIRS:
+        return None
+    rows = []
+    for a, b in pairs:
+        metres = scalar(distance(a, b))
+        light = float(wide_area.light_time(metres))
+        waiting = exchanges * light
+        rows.append({
+            "pair": f"{a.name} - {b.name}", "metres": metres, "light": light, "waiting": waiting,
+            "gpu_seconds": waiting * sum(gpus for gpus, _ in rents),
+            "usd": sum(float(cost.rental(gpus, waiting, price)) for gpus, price in rents),
+        })  # fmt: skip
+    return Table("least_latency", "Least latency: light one way, once an exchange", LATENCIES, rows)

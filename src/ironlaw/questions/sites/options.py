@@ -7,10 +7,14 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, one_of, positive, whole
-from ironlaw.question.readers import list_of
+from ironlaw.question.options import ROUNDING, Option, at_least_one, one_of, positive, share, text, whole
+from ironlaw.question.readers import days, for_each
+from ironlaw.question.words import tokens
 
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}  # of one gradient on the wire
+SPLITS = ("gpus", "even", "balanced")  # how the sites split the batch
+PLACES = ("host", "device")  # where the outer state of DiLoCo is; the first is the default
+RECORDED = "place"  # the price of electricity that the catalogue has for a place
 PLAN = (  # options of an estimate that set the plan inside a site
     "node", "fabric", "framework", "precision", "micro_batch_size", "tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard", "zero",
     "recompute", "overlap", "optimizer", "space", "margin", "gpus_per_domain",
@@ -52,34 +56,124 @@ def window(value: Any, flag: str) -> float:
     return number
 
 
+def electricity_price(value: Any, flag: str) -> Any:
+    """Read a price of electricity: USD per kWh, a quantity with its unit, or ``place`` for the recorded one."""
+    if str(value).strip().lower() == RECORDED:
+        return RECORDED
+    return _read_price(value, flag, "USD/J", "USD/kWh", 3.6e6)
+
+
+def traffic_price(value: Any, flag: str) -> float:
+    """Read a price of traffic: USD per TB that leaves a site, or a quantity with its unit."""
+    return _read_price(value, flag, "USD/B", "USD/TB", 1e12)
+
+
+def _read_price(value: Any, flag: str, unit: str, usual: str, size: float) -> float:
+    """Read a price of at least 0; a bare number is in the usual unit."""
+    bare = units.bare_number(value)
+    number = units.parse(value, unit, flag) if bare is None else bare / size
+    if not 0.0 <= number <= 1e6:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to a finite number of {usual}")
+    return number
+
+
+def hours_of_day(value: Any, flag: str) -> tuple[int, ...]:
+    """Read hours of the day such as ``22-6`` or ``0-4,20-24``: the hours in which something runs, in order.
+
+    >>> hours_of_day("22-2", "--hours")
+    (0, 1, 22, 23)
+    """
+    hours: set[int] = set()
+    for item in value if isinstance(value, (list, tuple)) else str(value).split(","):
+        start, dash, end = (part.strip() for part in str(item).partition("-"))
+        if not (dash and start.isascii() and end.isascii() and start.isdecimal() and end.isdecimal()):
+            raise QuestionError(f"{flag}: {units.shorten(item)} is not a range of hours such as 22-6")
+        first, last = int(start[:3]), int(end[:3])
+        if first > 24 or last > 24 or first % 24 == last % 24:
+            raise ValueRangeError(f"{flag}: {item} must go from one hour to another, each from 0 to 24")
+        hours |= {hour % 24 for hour in range(first, last if last > first else last + 24)}
+    return tuple(sorted(hours))
+
+
+def carbon_profile(value: Any, flag: str) -> Any:
+    """Read the hourly carbon intensity of a site: a file, a grid of the catalogue, or 24 numbers of g/kWh."""
+    if isinstance(value, (list, tuple)):
+        numbers = [units.bare_number(item) for item in value]
+        if len(numbers) != 24 or None in numbers:
+            raise ValueRangeError(f"{flag} has {len(numbers)} values, must be 24 numbers of g/kWh, the first from 0:00 UTC on")
+        return tuple(numbers)
+    return text(value, flag)
+
+
 OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],
-    "sites": Option(read_places, "comma list of catalogue names and LAT,LON pairs in degrees; or a count of unknown places", "SITES"),
-    "on": ESTIMATE["on"],
-    "gpus": Option(list_of(whole), "total accelerators, split evenly; or a comma list, one count per site"),
-    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
-    "global_batch_size": ESTIMATE["global_batch_size"],
-    "global_batch_tokens": ESTIMATE["global_batch_tokens"],
-    "seq_len": ESTIMATE["seq_len"],
-    "wan_bandwidth": Option(list_of(positive("B/s")), "bandwidth of a site to the others, one direction; or a comma list", "RATE"),
-    "shared_bandwidth": Option(positive("B/s"), "bandwidth of a network that all sites share in equal parts", "RATE"),
+    # --- where, and with what
+    "sites": Option(
+        read_places, "comma list of cities, cloud regions (us-east-1, westeurope), supercomputers, LAT,LON in degrees; or a number", "SITES"
+    ),
+    "on": Option(for_each(text), "accelerator, by catalogue name; one for each site where they differ", "EACH"),
+    "gpus": Option(for_each(whole), "total accelerators, split evenly; or one count for each site", "EACH"),
+    "batch_split": Option(
+        one_of(SPLITS),
+        "shares of the batch: gpus (in proportion), even, balanced (finish together) (default: gpus; balanced for unlike accelerators)",
+        "HOW",
+    ),
+    "power_limit": Option(for_each(positive("W")), "power of a site, such as 20MW (default: the record's)", "EACH"),
+    # --- prices and carbon of every site
+    "price": Option(
+        for_each(ESTIMATE["price"].read), "USD per accelerator hour, or provider/term (default: newest on-demand price)", "EACH"
+    ),
+    "electricity_price": Option(
+        for_each(electricity_price), "USD/kWh, paid on top of --price; place: the recorded price (default: in --price)", "EACH"
+    ),
+    "pue": Option(for_each(at_least_one), "power usage effectiveness (default: the catalogue's)", "EACH"),
+    "grid": Option(for_each(ESTIMATE["grid"].read), "grid: a region, or g/kWh (default: the place's; without a place, world)", "EACH"),
+    # --- the network between the sites
+    "wan_bandwidth": Option(for_each(positive("B/s")), "line rate from a site to the others, one direction, such as 100Gb/s", "EACH"),
+    "shared_bandwidth": Option(positive("B/s"), "line rate of a network that all sites share in equal parts", "RATE"),
+    "wan_efficiency": Option(share, "share of the line rate that data takes (default: 94 %, what headers leave)", "SHARE"),
+    "wan_price": Option(for_each(traffic_price), "USD per TB that leaves a site (default: not counted)", "EACH"),
+    "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms (default: a fibre along the longest link)", "TIME"),
+    "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance (default: the catalogue's)", "X"),
+    # --- the exchange
     "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe (one link for all sites) (default: ring)", "NAME"),
     "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16, fp32, fp16, fp8, int8, int4 (default: bf16)", "TYPE"),
     "every": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo (default: 1)", "STEPS"),
     "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo (default: 1)", "N"),
     "beside": Option(window, "steps of computation that an exchange overlaps (default: 0)", "STEPS"),
-    "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms (default: a fibre along the longest link)", "TIME"),
-    "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance (default: the catalogue's)", "X"),
+    "outer_state": Option(
+        one_of(PLACES), "memory of DiLoCo's outer momentum and outer weights: host or device (default: host)", "WHERE"
+    ),
+    # --- hours of the day
+    "hours": Option(hours_of_day, "run in these hours of every day only, in UTC, such as 22-6 (default: all)", "HOURS"),
+    "carbon_profile": Option(
+        for_each(carbon_profile), "g/kWh by hour of the day in UTC: a CSV file of 24 values, or a grid with hourly values", "EACH"
+    ),
+    "restart_time": ESTIMATE["restart_time"].replace(help="with --hours: from the end of a pause to training again (default: 1000 s)"),
+    # --- the run
+    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
+    "deadline": Option(days, "days that the run may take: the cheapest sites that meet it", "DAYS"),
+    "global_batch_size": ESTIMATE["global_batch_size"].replace(help="sequences per step of all sites (default: about 4 Mi tokens each)"),
+    "global_batch_tokens": ESTIMATE["global_batch_tokens"],
+    "seq_len": ESTIMATE["seq_len"],
     "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
-    "site_power": Option(list_of(positive("W")), "power of a site, such as 20MW; or a comma list (default: the record's)", "POWER"),
-    "price": ESTIMATE["price"],
-    "pue": ESTIMATE["pue"],
-    "grid": Option(ESTIMATE["grid"].read, "grid of sites given without a name: region, or g/kWh (default: world)", "GRID"),
-    "model_of": Option(one_of(("ten-sites",)), "print a published study: ten-sites; takes no other option", "NAME"),
+    "rounding": ROUNDING,
+    "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N"),
+    "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
     **{name: ESTIMATE[name] for name in PLAN},
 }  # fmt: skip
+GROUPS = {  # headings of the help
+    "Sites (EACH: one value for all, a comma list in order, or NAME=VALUE,...)": ("sites", "on", "gpus", "batch_split", "power_limit"),
+    "Prices and carbon of each site": ("price", "electricity_price", "pue", "grid"),
+    "Network between the sites": ("wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "route_factor"),
+    "Exchange": ("exchange", "gradients", "every", "fragments", "beside", "outer_state"),
+    "Run": ("tokens", "rounding", "deadline", "global_batch_size", "global_batch_tokens", "seq_len"),
+    "Hours of the day": ("hours", "carbon_profile", "restart_time"),
+    "Simplified": ("mfu", "parameters", "model_of"),
+}
 EXAMPLES = """\
-  ironlaw sites llama-3-70b --sites jean-zay,el-capitan --on h100-sxm --gpus 2048 --wan-bandwidth 10GB/s --tokens 1.4T
-  ironlaw sites llama-3-70b --sites lumi,46.02,8.96 --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --every 50 --gradients int8
+  ironlaw sites llama-3-70b --sites ashburn,dallas,lulea --on h100-sxm --gpus 3072 --wan-bandwidth 100Gb/s --tokens 1.4T --every 100
+  ironlaw sites llama-3-70b --sites us-east-1,europe-west4 --on h100-sxm,b200-sxm --gpus 512,256 --wan-bandwidth 10GB/s --tokens 1T
+  ironlaw sites llama-3-70b --sites oslo,46.0,9.0 --grid norway,italy --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --every 50
   ironlaw sites --model-of ten-sites
 """

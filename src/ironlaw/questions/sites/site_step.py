@@ -1,14 +1,15 @@
-"""The step inside a site: from an estimate of each size of site, or at a constant MFU (simplified)."""
+"""The step inside every site: from an estimate of each kind of site, or at a constant MFU (simplified); how the sites split the batch."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.cluster import Cluster
-from ironlaw.errors import PlanError, QuestionError, ValueRangeError
-from ironlaw.estimate.answer import estimate
+from ironlaw.errors import IronlawError, PlanError, QuestionError, ValueRangeError
+from ironlaw.estimate.answer import Group, estimate
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
@@ -18,90 +19,257 @@ from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, run
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import need
-from ironlaw.questions.sites.options import PLAN
+from ironlaw.questions.answer import Column, Table, need
+from ironlaw.questions.sites.options import PLAN, SPLITS
 from ironlaw.terms import Term, leaf, scalar
+
+SPLIT = (
+    Column("split", "batch split"), Column("batches", "sequences of each site"), Column("step", "step", "s"),
+    Column("slowest", "slowest site"), Column("tokens_per_second", "tokens/s without exchange", "1"),
+)  # fmt: skip
+ROUNDS = 4  # of balancing: the rates of the sites change little with their share
+FINE = 16.0  # parts of a site's mean share that the batch is moved in, rounded down to a power of two
 
 
 @dataclass(frozen=True, eq=False)
 class SiteStep:
-    """The step that sites compute between exchanges."""
+    """The step that one site computes between exchanges."""
 
+    on: str
+    gpus: float
     cluster: Cluster
-    parameters: float
-    batch: float  # tokens of a step, all sites together
-    compute: Term  # time of the slowest site
+    batch: float  # tokens of its share of the batch
+    sequences: float | None  # None in the simplified model
+    compute: Term
     mfu: float
     fits: bool
+    group: Group | None = None  # of the estimate; None in the simplified model
+
+    @property
+    def seconds(self) -> float:
+        """Time of the step."""
+        return scalar(self.compute)
+
+
+@dataclass(frozen=True, eq=False)
+class SiteSteps:
+    """The steps of all sites, in the order of the question."""
+
+    sites: tuple[SiteStep, ...]
+    parameters: float
     warnings: list[str]
+    splits: Table | None  # other ways to split the batch, where the sites differ
+
+    @property
+    def slowest(self) -> SiteStep:
+        """The site that the others wait for."""
+        return max(self.sites, key=lambda site: site.seconds)
+
+    @property
+    def batch(self) -> float:
+        """Tokens of a step, all sites together."""
+        return sum(site.batch for site in self.sites)
+
+    @property
+    def fits(self) -> bool:
+        """True where the model fits the accelerators of every site."""
+        return all(site.fits for site in self.sites)
+
+    @property
+    def alike(self) -> bool:
+        """True where all sites have the same accelerators, as many, and the same share."""
+        return len({(site.on, site.gpus, site.batch) for site in self.sites}) == 1
 
 
-def step_at_constant_mfu(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
+def bind_steps(
+    given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
+) -> SiteSteps:
+    """The step of every site."""
+    if len(set(ons)) > 1 and (named := next((name for name in ("node", "fabric") if name in given), None)):
+        raise QuestionError(f"--{named} names one {named}, but the sites have different accelerators: leave it out")
+    return (_steps_at_constant_mfu if "mfu" in given else _estimate_steps)(given, ons, gpus, names, folders, notes)
+
+
+def default_split(ons: list[str]) -> str:
+    """In proportion to the accelerators where all are of one kind; balanced where they differ, as the faster would wait otherwise."""
+    return SPLITS[0] if len(set(ons)) == 1 else SPLITS[-1]
+
+
+def _steps_at_constant_mfu(
+    given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
+) -> SiteSteps:
     """Simplified: a step at a constant MFU, whatever the plan."""
     unused = [name for name in (*PLAN, "global_batch_size", "seq_len") if name in given and name not in ("node", "fabric", "precision")]
     if unused:
         raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect with --mfu, which sets the step time: leave one out")
     need(given, "global_batch_tokens")
-    if given["global_batch_tokens"] < sum(gpus):
-        raise ValueRangeError(f"--global-batch-tokens is {given['global_batch_tokens']:g}, must be at least one per accelerator")
+    batch = given["global_batch_tokens"]
+    if batch < sum(gpus):
+        raise ValueRangeError(f"--global-batch-tokens is {batch:g}, must be at least one per accelerator")
     if given["mfu"] > 1:
         raise ValueRangeError(f"--mfu is {given['mfu']:g}, must be at most 1")
-    record = plain_model(bind_model(given["model"], folders)[0])
-    cluster = cluster_of(given, folders, notes)
-    peak = cluster.accelerator.peak[PRECISIONS[given.get("precision") or bind_precision(given["on"], folders)].peak]
-    operations = flops.training(float(active_parameters(record)), given["global_batch_tokens"])
-    compute = leaf("compute", run.iron_law, "s", operations=operations, peak=peak.value * sum(gpus), efficiency=given["mfu"])
+    total, active = _count_parameters(given, folders)
+    clusters = {on: cluster_of({**given, "on": on}, folders, notes if on == ons[0] else []) for on in dict.fromkeys(ons)}
+    rates = []
+    for on, n in zip(ons, gpus, strict=True):
+        precision = given.get("precision") or bind_precision(on, folders)
+        rates.append(clusters[on].accelerator.peak[PRECISIONS[precision].peak].value * n)
+
+    def steps(split: str) -> tuple[SiteStep, ...]:
+        """The steps of the sites under a split of the batch."""
+        weights = {"gpus": gpus, "even": [1.0] * len(gpus), "balanced": rates}[split]
+        sites = []
+        for on, n, rate, weight in zip(ons, gpus, rates, weights, strict=True):
+            share = batch * weight / sum(weights)
+            compute = leaf("compute", run.iron_law, "s", operations=flops.training(active, share), peak=rate, efficiency=given["mfu"])
+            sites.append(SiteStep(on, n, clusters[on], share, None, compute, given["mfu"], True))
+        return tuple(sites)
+
     warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
-    return SiteStep(
-        cluster=cluster, parameters=float(total_parameters(record)), batch=given["global_batch_tokens"], compute=compute,
-        mfu=given["mfu"], fits=True, warnings=[warning],
-    )  # fmt: skip
+    chosen = steps(given["batch_split"])
+    table = _tabulate_splits({split: steps(split) for split in SPLITS}, names) if len(set(zip(ons, gpus, strict=True))) > 1 else None
+    return SiteSteps(chosen, total, [warning], table)
 
 
-def estimate_site_step(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> SiteStep:
-    """The step of the slowest site, from one estimate per size of site; sites split the batch by accelerators."""
-    options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
-    sequences = _batch_sequences(given, gpus, folders, notes)
-    groups = {}
-    for n in dict.fromkeys(gpus):
-        share = None if sequences is None else sequences * n / sum(gpus)
-        if share is not None and (share != int(share) or share < 1):
-            raise QuestionError(
-                f"a batch of {sequences:g} sequences gives {share:.2f} to a site with {n:g} of {sum(gpus):g} GPUs,"
-                " must be whole: change the batch or --gpus"
-            )
-        answer = estimate(given["model"], given["on"], gpus=n, catalog=folders, global_batch_size=share, **options)
-        if not bool(answer.legal[0]):
-            raise PlanError(f"no such plan at a site of {n:,.0f} {given['on']}: {why_impossible(answer)}")
-        groups[n] = answer.groups[0]
-    slowest = max(groups.values(), key=lambda group: scalar(group.step.tree))
-    for item in slowest.assumptions:
+def _count_parameters(given: dict[str, Any], folders: tuple[str, ...]) -> tuple[float, float]:
+    """Parameters of the model, all of them and those that a token uses."""
+    if "parameters" in given:
+        return given["parameters"], given["parameters"]
+    record = plain_model(bind_model(given["model"], folders)[0])
+    return float(total_parameters(record)), float(active_parameters(record))
+
+
+class _Estimates:
+    """Estimates of sites, one for each accelerator, count and share of the batch."""
+
+    def __init__(self, given: dict[str, Any], folders: tuple[str, ...]) -> None:
+        self.given, self.folders = given, folders
+        self.options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
+        self.known: dict[tuple[str, float, float | None], SiteStep] = {}
+
+    def find(self, on: str, gpus: float, share: float | None) -> SiteStep:
+        """The step of a site with so many accelerators and sequences; without a share, the default batch of an estimate."""
+        if (on, gpus, share) not in self.known:
+            answer = estimate(self.given["model"], on, gpus=gpus, catalog=self.folders, global_batch_size=share, **self.options)
+            if not bool(answer.legal[0]):
+                raise PlanError(f"no such plan at a site of {gpus:,.0f} {on}: {why_impossible(answer)}")
+            group = answer.groups[0]
+            sequences = float(group.plan.global_batch_size[0])
+            self.known[on, gpus, share] = SiteStep(
+                on, gpus, group.cluster, sequences * float(group.plan.seq_len[0]), sequences, group.step.tree,
+                float(group.throughput["mfu"].value[0]), bool(group.memory.fits[0]), group,
+            )  # fmt: skip
+        return self.known[on, gpus, share]
+
+
+def _estimate_steps(
+    given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
+) -> SiteSteps:
+    """The step of every site from one estimate for each kind of site."""
+    estimates, split = _Estimates(given, folders), given["batch_split"]
+    sequences = _batch_sequences(given, split, gpus, folders, notes)
+    if sequences is None:
+        chosen = tuple(estimates.find(on, n, None) for on, n in zip(ons, gpus, strict=True))
+        if split != "gpus":
+            chosen = _split_batch(estimates, split, sum(site.sequences or 0.0 for site in chosen), ons, gpus)
+    else:
+        chosen = _split_batch(estimates, split, sequences, ons, gpus)
+    slowest = max(chosen, key=lambda site: site.seconds)
+    assert slowest.group is not None
+    for item in slowest.group.assumptions:
         if item["name"] not in ("gpus", "global_batch_size", "model", "on"):
             assume(notes, item["name"], item["value"], item["origin"])
-    batch = sum(float(groups[n].plan.global_batch_size[0]) for n in gpus)
+    batch = sum(site.sequences or 0.0 for site in chosen)
     assume(notes, "global_batch_size", batch, "given" if sequences else "default")
-    return SiteStep(
-        cluster=slowest.cluster,
-        parameters=float(total_parameters(slowest.job.model)),
-        batch=batch * float(slowest.plan.seq_len[0]),
-        compute=slowest.step.tree,
-        mfu=float(slowest.throughput["mfu"].value[0]),
-        fits=all(bool(group.memory.fits[0]) for group in groups.values()),
-        warnings=list(slowest.warnings),
-    )
+    table = None
+    if len(set(zip(ons, gpus, strict=True))) > 1:
+        others = {split: chosen}
+        for other in SPLITS:
+            try:
+                others[other] = others.get(other) or _split_batch(estimates, other, batch, ons, gpus)
+            except IronlawError:  # the batch cannot be split in this way
+                continue
+        table = _tabulate_splits({name: others[name] for name in SPLITS if name in others}, names)
+    warnings = list(dict.fromkeys(line for site in chosen if site.group for line in site.group.warnings))
+    return SiteSteps(chosen, float(total_parameters(slowest.group.job.model)), warnings, table)
 
 
-def _batch_sequences(given: dict[str, Any], gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> float | None:
+def _split_batch(estimates: _Estimates, split: str, sequences: float, ons: list[str], gpus: list[float]) -> tuple[SiteStep, ...]:
+    """The steps of the sites that share a batch of so many sequences."""
+    kinds = list(zip(ons, gpus, strict=True))
+    if split == "balanced":
+        return _balance(estimates, sequences, kinds)
+    shares = [sequences * n / sum(gpus) for n in gpus] if split == "gpus" else [sequences / len(gpus)] * len(gpus)
+    for share, n in zip(shares, gpus, strict=True):
+        if share != int(share) or share < 1:
+            raise QuestionError(
+                f"a batch of {sequences:g} sequences gives {share:.2f} to a site with {n:g} of {sum(gpus):g} GPUs,"
+                " must be whole: change the batch or --gpus, or give --batch-split balanced"
+            )
+    return tuple(estimates.find(on, n, share) for (on, n), share in zip(kinds, shares, strict=True))
+
+
+def _balance(estimates: _Estimates, sequences: float, kinds: Sequence[tuple[str, float]]) -> tuple[SiteStep, ...]:
+    """The split of the batch whose slowest site is fastest: shares in proportion to the tokens per second of each site."""
+    if sequences < len(kinds) or sequences != int(sequences):
+        raise QuestionError(f"a batch of {sequences:g} sequences cannot be split over {len(kinds)} sites: give a larger whole batch")
+    part = 2.0 ** math.floor(math.log2(max(sequences / (FINE * len(kinds)), 1.0)))
+    while sequences % part:
+        part /= 2.0
+    weights = [n for _, n in kinds]
+    best: tuple[SiteStep, ...] = ()
+    tried: set[tuple[float, ...]] = set()
+    for _ in range(ROUNDS):
+        shares = tuple(part * count for count in _whole_parts(sequences / part, weights))
+        if shares in tried:
+            break
+        tried.add(shares)
+        steps = tuple(estimates.find(on, n, share) for (on, n), share in zip(kinds, shares, strict=True))
+        if not best or max(s.seconds for s in steps) < max(s.seconds for s in best):
+            best = steps
+        weights = [share / step.seconds for share, step in zip(shares, steps, strict=True)]
+    return best
+
+
+def _whole_parts(count: float, weights: Sequence[float]) -> list[float]:
+    """Whole numbers of at least one in proportion to ``weights`` that sum to ``count``: the largest remainders are rounded up."""
+    exact = [count * weight / sum(weights) for weight in weights]
+    parts = [max(float(math.floor(item)), 1.0) for item in exact]
+    order = sorted(range(len(parts)), key=lambda i: exact[i] - parts[i], reverse=True)
+    at = 0
+    while sum(parts) < count:
+        parts[order[at % len(parts)]] += 1.0
+        at += 1
+    while sum(parts) > count:
+        parts[parts.index(max(parts))] -= 1.0
+    return parts
+
+
+def _tabulate_splits(found: dict[str, tuple[SiteStep, ...]], names: list[str]) -> Table:
+    """A row for each way to split the batch."""
+    rows = []
+    for split, sites in found.items():
+        step = max(site.seconds for site in sites)
+        shares = [f"{site.sequences:,.0f}" if site.sequences else f"{site.batch / sum(s.batch for s in sites):.1%}" for site in sites]
+        rows.append({
+            "split": split, "batches": " + ".join(shares), "step": step, "tokens_per_second": sum(site.batch for site in sites) / step,
+            "slowest": names[max(range(len(sites)), key=lambda i: sites[i].seconds)] if len({s.seconds for s in sites}) > 1 else "",
+        })  # fmt: skip
+    return Table("splits", "Ways to split the batch", SPLIT, rows)
+
+
+def _batch_sequences(given: dict[str, Any], split: str, gpus: list[float], folders: tuple[str, ...], notes: Assumptions) -> float | None:
     """Sequences in the batch of all sites; None where no batch is given, so that every site has the default batch of an estimate.
 
-    A batch in tokens is the nearest number of sequences that the sites share by their accelerators.
+    A batch in tokens is the nearest number of sequences that the sites can share.
     """
     if "global_batch_tokens" not in given:
         return given.get("global_batch_size")
     if "global_batch_size" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
     seq_len = given.get("seq_len") or defaults.seq_len(bind_model(given["model"], folders)[0].max_position_embeddings)
-    tokens, multiple = given["global_batch_tokens"], sum(gpus) / math.gcd(*(int(n) for n in gpus))
+    by_gpus = sum(gpus) / math.gcd(*(int(n) for n in gpus))
+    tokens, multiple = given["global_batch_tokens"], {"gpus": by_gpus, "even": float(len(gpus))}.get(split, 1.0)
     if taken := batch_taken(tokens, seq_len, multiple):
         assume(notes, "--global-batch-tokens", taken, "default")
     return sequences_of(tokens, seq_len, multiple)

@@ -13,16 +13,22 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, utilisations
+from ironlaw.law import run as run_law
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.compare.fewest import describe_plan, rounded_down
-from ironlaw.questions.solve import five_steps
+from ironlaw.questions.solve import by_hand, five_steps
 from ironlaw.questions.solve.options import OPTIONS, UNKNOWNS
 from ironlaw.questions.solve.workload import Workload
+from ironlaw.questions.throughput import describe_measured, tabulate_suspects
+from ironlaw.terms import scalar
 
 DAY = 86400.0
-COUNTS = (
-    Column("way", "count"), Column("gpus", "GPUs", "1"), Column("mfu_needed", "MFU needed", "%"),
-    Column("usd_to_deadline", "USD to the deadline", "USD"), Column("days", "days at the MFU", "1"),
+ROUNDED = (
+    Column("rounding", "rounding"), Column("steps", "steps", "1"), Column("more_tokens", "tokens beyond those asked", "token"),
+    Column("step", "step", "s"),
+    Column("seconds", "run takes", "s"), Column("days", "days", "1"), Column("used", "used here"),
 )  # fmt: skip
 
 
@@ -43,68 +49,137 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if "model" not in values and "parameters" not in values:
         raise QuestionError("missing MODEL, or --parameters N")
     unknown = _pick_unknown(values)
+    _refuse_incomplete(values, unknown)
     workload = Workload.of(values, folders)
     if "budget" in values and not workload.price.value:
         del values["budget"]
         workload.warnings.append("--budget sets no limit: the price is 0")
+        _refuse_incomplete(values, unknown, free=True)
     if "gpus" in values and "model" in values:
         workload.require_plan(values["gpus"])
+    run, sentences = _read_measured(values, workload)
     if "gpus" in values and "mfu" not in values and (why_not := workload.does_not_fit(values["gpus"])):
-        return Answer(
-            title=f"{workload.title} on {values['on']}: {unknown}",
-            headline=[why_not],
-            values={"solved_for": unknown, "gpus": values["gpus"]},
-            assumptions=workload.assumptions,
-            warnings=list(dict.fromkeys(workload.warnings)),
-            feasible=False,
-            folders=folders,
-        )
-    solution = SOLVERS[unknown](values, workload)
+        solution = Solution([why_not], values["gpus"], {}, feasible=False)
+    elif run is not None and unknown == "mfu":
+        solution = Solution(sentences, values["gpus"], {"mfu": scalar(run.utilisation[workload.mfu_key])}, feasible=run.of_peak <= 1.0)
+    else:
+        solution = SOLVERS[unknown](values, workload)
+        solution.headline.extend(sentences)
+    return _write_answer(values, workload, solution, run, unknown)
+
+
+def _write_answer(values: dict[str, Any], workload: Workload, solution: Solution, run: MeasuredRun | None, unknown: str) -> Answer:
+    """The answer: the solution, the pace and the plan, counts, roundings, the five steps, and what could explain a measured throughput."""
     gpus = solution.gpus
     estimate = workload.plan(gpus) if gpus else None
     mfu = values.get("mfu") or solution.values.get("mfu") or (workload.predicted_mfu(gpus) if gpus else None)
     checks = five_steps.check(values, workload, estimate, gpus, mfu) if gpus else None
-    headline, feasible, plan = [*solution.headline, *_say_pace(workload, gpus, mfu)], solution.feasible, {}
+    pace = [] if run is not None and unknown == "mfu" else _say_pace(workload, gpus, mfu)
+    headline, feasible, plan = [*solution.headline, *pace], solution.feasible, {}
     if "mfu" in values and gpus:
         workload.mfu(gpus, values["mfu"])  # adds a warning if it is above the predicted MFU
     if gpus and estimate is not None and estimate.legal[0]:
         if not estimate.fits[0]:
-            headline.insert(0, f"no: the job does not fit on {_gpus(gpus)}, see step 1")
+            if feasible:
+                headline.insert(0, f"no: the plan of the estimate does not fit on {_gpus(gpus)}, see step 1")
             feasible = False
         plan = {"plan": describe_plan(estimate)}
-        headline.append(f"plan: {plan['plan']}")
-    counts = Table("ways", "Counts to choose from", COUNTS, _tabulate_counts(values, workload, solution, mfu))
+        headline += _say_plan(workload, estimate, gpus, plan["plan"])
+    rule, parameters = by_hand.count_parameters(workload)
+    sold, usable, states = by_hand.least_to_hold(workload)
+    workload.record(rule, sold, usable)
+    counts = Table("ways", "Counts to choose from", _count_columns(workload), _tabulate_counts(values, workload, solution, mfu))
+    rows = run.data()["suspects"] if run is not None else []
     return Answer(
         title=f"{workload.title} on {values['on']}: {unknown}",
-        headline=headline,
-        tables=[counts, *(five_steps.tables(checks, gpus) if checks and gpus else ())],
+        headline=[*headline, parameters, states],
+        tables=[
+            *([tabulate_suspects(rows)] if rows else []),
+            counts,
+            Table("roundings", "Steps of the run, by rounding", ROUNDED, _tabulate_roundings(values, workload, gpus, mfu)),
+            *(five_steps.tables(checks, workload) if checks else ()),
+        ],
         terms=workload.terms,
-        values={"solved_for": unknown, "gpus": gpus, **solution.values, **plan, "checks": checks.data() if checks else {}},
+        values={
+            "solved_for": unknown, "gpus": gpus, **solution.values, **plan, "mfu_convention": workload.mfu_name,
+            "measured": run.data() if run is not None else None, "checks": checks.data() if checks else {},
+        },
         assumptions=workload.assumptions,
         warnings=list(dict.fromkeys(workload.warnings)),
         feasible=feasible,
-        folders=folders,
-    )
+        folders=workload.folders,
+    )  # fmt: skip
 
 
 def _pick_unknown(values: dict[str, Any]) -> str:
-    """What to solve for: --solve-for, or the first unknown that is not given."""
+    """What to solve for: --solve-for, or the first unknown that is not given; the MFU of a measured throughput."""
     given = {name: ("deadline" if name == "time" else name) in values for name in UNKNOWNS}
+    measured = "tokens_per_second" in values
+    given["mfu"] = given["mfu"] and not measured  # beside a measured throughput an MFU is what it is compared with
     asked = values.get("solve_for")
     if asked:
         if given[asked]:
             raise QuestionError(f"--solve-for {asked}, but {asked} is given: leave one of the two out")
         return str(asked)
+    if measured:
+        return "mfu"
     if all(given[name] for name in ("gpus", "time", "tokens", "mfu")):
         raise QuestionError("--gpus, --deadline, --tokens and --mfu determine each other: leave out the one to solve for")
     return next(name for name in UNKNOWNS if not given[name])
 
 
+LIMIT = ("--deadline", "--budget with a price above 0")
+
+
+def _refuse_incomplete(values: dict[str, Any], unknown: str, free: bool = False) -> None:
+    """Refuse a question whose options do not determine its unknown: one line names what is missing.
+
+    ``free``: the price is 0, so that a budget is no limit.
+    """
+    given = set(values)
+    budget = "--budget" if not free else LIMIT[1]
+    needed: dict[str, list[tuple[Any, str]]] = {
+        "gpus": [
+            ("deadline" in given, "--deadline"),
+            (given & {"tokens", "budget"}, f"--tokens (for the fewest), or {LIMIT[1]} (for the most)"),
+        ],
+        "time": [
+            ("gpus" in given, "--gpus"),
+            (
+                given & {"tokens", "budget", "global_batch_size", "global_batch_tokens"},
+                f"--tokens (for the time of the run), {budget} (for the longest), or --global-batch-tokens (for a step)",
+            ),
+        ],
+        "tokens": [("gpus" in given, "--gpus"), (given & {"deadline", "budget", "tokens_per_second"}, f"{LIMIT[0]}, or {LIMIT[1]}")],
+        "mfu": [
+            ("gpus" in given, "--gpus"),
+            (given & {"tokens", "tokens_per_second"}, "--tokens (with --deadline or --budget), or --tokens-per-second (measured)"),
+            (given & {"deadline", "budget", "tokens_per_second"}, f"{LIMIT[0]}, or {LIMIT[1]}"),
+        ],
+        "budget": [("gpus" in given, "--gpus"), ("tokens" in given, "--tokens")],
+    }  # fmt: skip
+    if lacking := [words for present, words in needed[unknown] if not present]:
+        raise QuestionError(f"to solve for {unknown}: missing option {', and '.join(lacking)}")
+    if "tokens_per_second" in given and unknown == "gpus":
+        raise QuestionError("a measured --tokens-per-second is of a known number of GPUs: give --gpus, or leave it out")
+
+
+def _read_measured(values: dict[str, Any], workload: Workload) -> tuple[MeasuredRun | None, list[str]]:
+    """The measured throughput against the estimate, with sentences; for another unknown its MFU is the MFU of the run."""
+    if "tokens_per_second" not in values:
+        return None, []
+    rate, gpus, target = values["tokens_per_second"], values["gpus"], values.pop("mfu", None)
+    run = workload.measured(gpus, rate)
+    sentences = describe_measured(run)
+    if target is not None:
+        expected = workload.tokens("tokens of a second at the given MFU", gpus, 1.0, target)
+        sentences.append(f"at {target:.1%} {workload.mfu_name}: {expected:,.0f} tokens/s, of which the measured are {rate / expected:.1%}")
+    values["mfu"] = scalar(run.utilisation[workload.mfu_key])
+    return run, sentences
+
+
 def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
     """The fewest accelerators for the deadline, and the most for the budget."""
-    need(values, "deadline")
-    if "tokens" not in values and "budget" not in values:
-        raise QuestionError("missing option --tokens (for the fewest GPUs), or --budget with a price above 0 (for the most)")
     seconds, headline, feasible, ends = values["deadline"], [], True, {}
     fewest = most = None
     if "tokens" in values:
@@ -145,15 +220,14 @@ def _run_to_its_end(values: dict[str, Any], workload: Workload, gpus: float) -> 
 
 
 def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
-    """The shortest run by the MFU, and the longest by the budget; without tokens, the rate alone."""
-    need(values, "gpus")
+    """The shortest run by the MFU, and the longest by the budget; without tokens and budget, the time of a step."""
     gpus, headline, numbers, feasible = values["gpus"], [], {}, True
     mfu = workload.mfu(gpus, values.get("mfu"))
     if "budget" in values:
         longest = workload.affordable_seconds(values["budget"], gpus)
         headline.append(f"the budget pays for {_gpus(gpus)} for at most {units.show(longest, 's', 4)}")
         numbers["max_days"] = longest / DAY
-    if "tokens" in values and mfu:
+    if "tokens" in values:
         shortest = workload.seconds(values["tokens"], gpus, mfu)
         usd = workload.rent("rent of the shortest", gpus, shortest)
         headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {units.amount(usd)} USD for {_gpus(gpus)}")
@@ -161,12 +235,15 @@ def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
         if numbers.get("max_days", math.inf) < numbers["min_days"]:
             headline.insert(0, "no: the budget is spent before the run ends")
             feasible = False
+    step, batch = workload.step_of(gpus, mfu)
+    if not headline and step is not None:
+        headline.append(f"{units.show(step, 's', 4)} a step of {batch:,.0f} tokens (the time of the run needs --tokens)")
+        numbers["step_seconds"] = step
     return Solution(headline, gpus, {**numbers, "mfu": mfu}, feasible)
 
 
 def _solve_tokens(values: dict[str, Any], workload: Workload) -> Solution:
     """The most tokens that the time allows, and the most that the budget pays for."""
-    need(values, "gpus")
     gpus = values["gpus"]
     mfu = workload.mfu(gpus, values.get("mfu"))
     limits = dict(_time_limits(values, workload))
@@ -177,8 +254,6 @@ def _solve_tokens(values: dict[str, Any], workload: Workload) -> Solution:
 
 def _time_limits(values: dict[str, Any], workload: Workload) -> Iterator[tuple[str, float]]:
     """Seconds that the deadline allows, and seconds that the budget pays for, each with its name."""
-    if "deadline" not in values and "budget" not in values:
-        raise QuestionError("missing option --deadline, or --budget with a price above 0")
     if "deadline" in values:
         yield "deadline", values["deadline"]
     if "budget" in values:
@@ -187,7 +262,6 @@ def _time_limits(values: dict[str, Any], workload: Workload) -> Iterator[tuple[s
 
 def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
     """The MFU that the deadline needs and that the budget needs, against the predicted one."""
-    need(values, "tokens", "gpus")
     gpus, operations = values["gpus"], workload.work(values["tokens"])
     needed = {}
     for name, seconds in _time_limits(values, workload):
@@ -196,9 +270,9 @@ def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
             workload.flop_rate("rate the deadline needs", operations, seconds)
     predicted = workload.predicted_mfu(gpus)
     least = max(needed.values())
-    headline = [f"at least {share:.2%} MFU to meet the {name}" for name, share in needed.items()]
+    headline = [f"at least {share:.2%} {workload.mfu_name} to meet the {name}" for name, share in needed.items()]
     if predicted:
-        headline.append(f"estimate predicts {predicted:.1%}: {'enough' if predicted >= least else 'not enough'}")
+        headline.append(f"predicted {workload.mfu_name} {predicted:.1%}: {'enough' if predicted >= least else 'not enough'}")
     if least > 1.0:
         headline.insert(0, f"no: this needs {least:.0%} of the peak")
     numbers = {"mfu": predicted, "min_mfu": least, "min_mfu_by": needed, "predicted_mfu": predicted}
@@ -207,7 +281,6 @@ def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
 
 def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
     """What the run costs at its MFU, and what renting the accelerators until the deadline costs."""
-    need(values, "gpus", "tokens")
     gpus = values["gpus"]
     mfu = workload.mfu(gpus, values.get("mfu"))
     shortest = workload.seconds(values["tokens"], gpus, mfu)
@@ -241,9 +314,49 @@ def _say_pace(workload: Workload, gpus: float | None, mfu: float | None) -> list
     if not gpus or not mfu:
         return []
     rate = workload.tokens("tokens of a second", gpus, 1.0, mfu)
-    text = f"{_gpus(gpus)} at {mfu:.1%} MFU process{'es' if gpus == 1 else ''} {rate:,.0f} tokens/s"
-    step = workload.step_seconds(gpus, mfu)
-    return [text + (f", a step of {workload.batch:,.0f} tokens takes {units.show(step, 's', 3)}" if step else "")]
+    text = f"{_gpus(gpus)} at {mfu:.1%} {workload.mfu_name} process{'es' if gpus == 1 else ''} {rate:,.0f} tokens/s"
+    step, batch = workload.step_of(gpus, mfu)
+    return [text + ("" if step is None else f", a step of {batch:,.0f} tokens takes {units.show(step, 's', 3)}")]
+
+
+def _say_plan(workload: Workload, estimate: Estimate, gpus: float, plan: str) -> list[str]:
+    """The estimate's plan with its batch, and the MFU it predicts in both conventions."""
+    group, at = estimate.place_of(0)
+    sequences, length = (scalar(getattr(group.plan, name), at) for name in ("global_batch_size", "seq_len"))
+    asked = "given" if workload.batch else "chosen with the plan"
+    if workload.asked_batch not in (None, workload.batch):
+        asked = f"{workload.asked_batch:,.0f} asked"
+    batch = f"batch {sequences:,.0f} x {length:,.0f} = {sequences * length:,.0f} tokens ({asked})"
+    of = "" if scalar(group.plan.gpus, at) == gpus else f" (of {scalar(group.plan.gpus, at):,.0f} GPUs)"
+    predicted = utilisations(group, at, scalar(group.step.tree, at), workload.given_parameters, "predicted")
+    rates = ", ".join(f"{MFU_NAMES[key]} {scalar(term):.1%}" for key, term in predicted.items())
+    return [f"plan{of}: {plan}; {batch}", f"predicted for this plan: {rates}"]
+
+
+def _tabulate_roundings(values: dict[str, Any], workload: Workload, gpus: float | None, mfu: float | None) -> list[dict[str, Any]]:
+    """Steps, tokens and time of the run by every rounding of the steps; none where they are all the same."""
+    if not (gpus and mfu and "tokens" in values):
+        return []
+    step, batch = workload.step_of(gpus, mfu)
+    if step is None or batch is None:
+        return []
+    used = workload.rounding_of(gpus, mfu)
+    rows = []
+    for name, how in run_law.ROUNDINGS.items():
+        steps = float(run_law.steps(values["tokens"], batch, how))
+        rows.append({
+            "rounding": name, "steps": steps, "more_tokens": steps * batch - values["tokens"], "step": step, "seconds": steps * step,
+            "days": steps * step / DAY, "used": name == used,
+        })  # fmt: skip
+    return rows
+
+
+def _count_columns(workload: Workload) -> tuple[Column, ...]:
+    """Columns of the counts to choose from; the MFU by its convention."""
+    return (
+        Column("way", "count"), Column("gpus", "GPUs", "1"), Column("mfu_needed", f"{workload.mfu_name} needed", "%"),
+        Column("usd_to_deadline", "USD to the deadline", "USD"), Column("days", "days at the MFU", "1"),
+    )  # fmt: skip
 
 
 def _tabulate_counts(values: dict[str, Any], workload: Workload, solution: Solution, mfu: float | None) -> list[dict[str, Any]]:

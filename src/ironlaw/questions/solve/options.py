@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, one_of, price, share, whole
+from ironlaw.question.options import ROUNDING, TOKENS_PER_SECOND, Option, one_of, price, share, whole
 from ironlaw.question.readers import days, money
 from ironlaw.question.words import run_tokens, tokens
 
@@ -20,10 +20,12 @@ OPTIONS: dict[str, Option] = {
     "gpus": Option(whole, "total accelerators"),
     "deadline": Option(days, "time the run may take, in days or with a unit", "DAYS"),
     "tokens": Option(run_tokens, "tokens of the whole run, such as 2T, or per parameter: 20x", "TOKENS"),
-    "mfu": Option(share, "model FLOPs utilisation, such as 0.45 (default: predicted)", "X"),
+    "mfu": Option(share, "MFU, such as 0.45 (default: predicted); with --tokens-per-second, what to compare it with", "X"),
+    "tokens_per_second": TOKENS_PER_SECOND,
     "budget": Option(money, "budget of the run, such as 2M", "USD"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
     "work": Option(one_of(("model", "6n")), "FLOP per token: model (with attention) or 6n, 6 per parameter (default: model)", "HOW"),
+    "rounding": ROUNDING.replace(help=f"{ROUNDING.help}; exact at a given --mfu)".replace("up); exact", "up; exact")),
     "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers (default: none)", "K"),
     **{name: ESTIMATE[name] for name in PASSED},
 }
@@ -31,4 +33,5 @@ EXAMPLES = """\
   ironlaw solve llama-3-70b --on h100-sxm --tokens 2T --deadline 60
   ironlaw solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --budget 2M --price 4 --mfu 0.45
   ironlaw solve llama-3-8b --on h100-sxm --gpus 256 --tokens 1T --deadline 14 --solve-for mfu
+  ironlaw solve --parameters 7B --on h100-sxm --gpus 64 --tokens-per-second 150k --mfu 0.45
 """

@@ -14,7 +14,8 @@ from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import sequences_of
-from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters, total_parameters
+from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters
+from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, measured_run
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.run import time_of_steps
 from ironlaw.job import PRECISIONS
@@ -25,6 +26,8 @@ from ironlaw.questions.compare.fewest import counts, fewest
 from ironlaw.questions.solve.options import PASSED
 from ironlaw.terms import Term, leaf, plain
 
+VOCABULARY = 32000  # of the model that --parameters stands for
+
 
 @dataclass(eq=False, repr=False)
 class Workload:
@@ -34,13 +37,19 @@ class Workload:
     model: Model
     options: dict[str, Any]  # of estimate, without a count
     parameters: float
+    counted: float  # parameters by the dimensions
+    given_parameters: float | None
+    mfu_key: str  # the convention of the MFU that this workload's operations give: a key of MFU_NAMES
     flop: Term  # operations per token
     peak: Sourced
     price: Sourced
     node: int  # accelerators in a node
-    capacity: float
+    capacity: float  # memory of one accelerator [B]
+    usable: float  # of it, what a job may use [B]
     seq_len: float
     batch: float | None  # tokens per step, where given
+    asked_batch: float | None  # tokens per step as asked, before they were rounded to whole sequences
+    rounding: str | None  # of steps, where given
     folders: tuple[str, ...]
     assumptions: Assumptions
     warnings: list[str]
@@ -55,7 +64,8 @@ class Workload:
         model, left_out = bind_model(asked, folders)
         precision = values.get("precision") or bind_precision(values["on"], folders)
         cluster = cluster_of({"on": values["on"], "precision": precision}, folders, [])
-        parameters = values.get("parameters") or float(total_parameters(model))
+        counted = float(total_parameters(model))
+        parameters = values.get("parameters") or counted
         seq_len = values.get("seq_len", defaults.seq_len(model.max_position_embeddings))
         if "model" not in values:
             assume(assumptions, "shape for predictions", f"{asked['num_hidden_layers']} layers of width {asked['hidden_size']}", "default")
@@ -64,24 +74,41 @@ class Workload:
         sequences = values.get("global_batch_size")
         if "global_batch_tokens" in values:
             sequences = sequences_of(values["global_batch_tokens"], seq_len)
-        flop = _flop_per_token(model, parameters, seq_len, values.get("work") == "6n" or "parameters" in values)
+        by_count = values.get("work") == "6n" or "parameters" in values
+        flop = _flop_per_token(model, values.get("parameters") or float(active_parameters(model)), seq_len, by_count)
         return cls(
             title=model.title if "model" in values else f"{parameters / 1e9:g} B parameters",
             model=model,
             options={key: values[key] for key in ("on", *PASSED) if key in values} | {"model": asked, "seq_len": seq_len},
             parameters=parameters,
+            counted=counted,
+            given_parameters=values.get("parameters"),
+            mfu_key="mfu_6n" if by_count else "mfu",
             flop=flop,
             peak=cluster.accelerator.peak[PRECISIONS[precision].peak],
             price=bind_price(values.get("price"), cluster, folders, assumptions),
             node=int(cluster.node.accelerators.value),
+            usable=cluster.accelerator.usable_memory,
             capacity=cluster.accelerator.memory_capacity.value,
             seq_len=seq_len,
             batch=sequences * seq_len if sequences else None,
+            asked_batch=values.get("global_batch_tokens"),
+            rounding=values.get("rounding"),
             folders=folders,
             assumptions=assumptions,
             warnings=[f"left out: {item}" for item in left_out],
-            terms=[flop],
+            terms=[flop, *_passes(values.get("parameters") or float(active_parameters(model)))],
         )
+
+    @property
+    def mfu_name(self) -> str:
+        """The convention of the MFU, as every answer names it."""
+        return MFU_NAMES[self.mfu_key]
+
+    @property
+    def sold(self) -> float:
+        """Memory of one accelerator as sold, where a GiB is called a GB [B]."""
+        return self.capacity / 2.0**30 * 1e9
 
     def record(self, *terms: Term) -> None:
         """Add Terms to the answer; a Term replaces an earlier one of the same name."""
@@ -119,22 +146,55 @@ class Workload:
         return Sourced(self.peak.value * gpus, self.peak.unit, f"{gpus:,.0f} x {self.peak.text}", self.peak.source)
 
     def seconds(self, tokens: float, gpus: float, mfu: float) -> float:
-        """Time of the run: of the whole steps of the estimated plan at its own MFU, as every verb counts it; by the iron law at another."""
-        name, operations = f"time on {gpus:.0f} GPUs", self.work(tokens)
-        estimate = self._estimates.get(gpus)
-        if estimate is not None and mfu == self.predicted_mfu(gpus):
-            plan, step = estimate.place_of(0)[0].plan, float(estimate.step_seconds[0])
-            if plan.gpus[0] == gpus:
-                steps = run.steps(tokens, float(plan.global_batch_size[0] * plan.seq_len[0]))
-                return self.compute(name, time_of_steps, "s", steps=steps, step=step)
-        return self.compute(name, run.iron_law, "s", operations=operations, peak=self.total_peak(gpus), efficiency=mfu)
+        """Time of the run: steps of the estimated plan at its own MFU, as every verb counts it; by the iron law at another.
 
-    def step_seconds(self, gpus: float, mfu: float) -> float | None:
-        """Time of a step by hand; None where its tokens are not given."""
-        if not self.batch:
-            return None
-        inputs = {"operations": float(self.flop.value) * self.batch, "peak": self.total_peak(gpus), "efficiency": mfu}
+        Steps are rounded as the question asks; by default up, and exact at a given MFU, for which no step was estimated.
+        """
+        name, operations = f"time on {gpus:.0f} GPUs", self.work(tokens)
+        step, batch = self.step_of(gpus, mfu)
+        if step is None or batch is None:
+            return self.compute(name, run.iron_law, "s", operations=operations, peak=self.total_peak(gpus), efficiency=mfu)
+        return self.compute(name, time_of_steps, "s", steps=run.steps(tokens, batch, run.ROUNDINGS[self.rounding_of(gpus, mfu)]), step=step)
+
+    def rounding_of(self, gpus: float, mfu: float) -> str:
+        """The rounding of steps: as given, else up for a predicted step and exact for one by hand."""
+        return self.rounding or (defaults.ROUNDING if self._is_predicted(gpus, mfu) else "exact")
+
+    def step_of(self, gpus: float, mfu: float) -> tuple[float | None, float | None]:
+        """Time and tokens of a step: of the estimated plan at its own MFU, else by hand; None where no batch is known."""
+        if self._is_predicted(gpus, mfu):
+            estimate = self._estimates[gpus]
+            assert estimate is not None
+            return float(estimate.step_seconds[0]), self.batch_of(gpus)
+        batch = self.batch_of(gpus)
+        return (None, None) if batch is None else (self.step_seconds(gpus, mfu, batch), batch)
+
+    def _is_predicted(self, gpus: float, mfu: float) -> bool:
+        """Whether an MFU is the predicted one of a plan of exactly this count."""
+        estimate = self._estimates.get(gpus)
+        return estimate is not None and mfu == self.predicted_mfu(gpus) and estimate.place_of(0)[0].plan.gpus[0] == gpus
+
+    def batch_of(self, gpus: float) -> float | None:
+        """Tokens of a step: as given, else of the estimated plan."""
+        estimate = self._estimates.get(gpus)
+        if self.batch is not None or estimate is None or not estimate.legal[0]:
+            return self.batch
+        plan = estimate.place_of(0)[0].plan
+        return float(plan.global_batch_size[0] * plan.seq_len[0])
+
+    def step_seconds(self, gpus: float, mfu: float, batch: float) -> float:
+        """Time of a step by hand."""
+        inputs = {"operations": float(self.flop.value) * batch, "peak": self.total_peak(gpus), "efficiency": mfu}
         return self.compute("step by hand", run.iron_law, "s", **inputs)
+
+    def measured(self, gpus: float, tokens_per_second: float) -> MeasuredRun:
+        """A measured throughput against the estimate of the best plan, or of the given one."""
+        estimate = self.plan(gpus)
+        if estimate is None or not estimate.legal[0]:
+            raise QuestionError(f"no plan of {gpus:,.0f} GPUs to compare the measured throughput with (ironlaw estimate says why)")
+        found = measured_run(*estimate.place_of(0), tokens_per_second=tokens_per_second, parameters=self.given_parameters)
+        self.record(*found.utilisation.values())
+        return found
 
     def tokens(self, name: str, gpus: float, seconds: float, mfu: float) -> float:
         """Tokens processed in a time."""
@@ -152,9 +212,9 @@ class Workload:
     def fewest(self, tokens: float, seconds: float, mfu: float | None) -> float | None:
         """The fewest accelerators for a deadline: at a given MFU, else the fewest whose estimate is fast enough; None if there is none."""
         if mfu:
-            inputs = {"operations": self.work(tokens), "seconds": seconds, "peak": self.peak, "efficiency": mfu}
+            inputs = {"operations": self.work(tokens), "seconds": seconds, "peak": self.peak, "efficiency": mfu, "rounding": run.UP}
             return self.compute("fewest GPUs", run.gpus_needed, "1", **inputs)
-        least = float(run.gpus_needed(self.work(tokens), seconds, plain(self.peak), 1.0))
+        least = float(run.gpus_needed(self.work(tokens), seconds, plain(self.peak), 1.0, run.UP))
         estimate = fewest(self.options, tokens / seconds, self.node, max(least, 1.0), self.folders)
         return None if estimate is None else float(estimate.place_of(0)[0].plan.gpus[0])
 
@@ -221,12 +281,26 @@ class Workload:
         predicted = self.predicted_mfu(gpus)
         if given is None:
             if predicted is None:
-                raise QuestionError(f"no plan of {gpus:,.0f} GPUs fits in memory, so no MFU is predicted: give more --gpus, or --mfu")
+                raise QuestionError(f"{self.why_no_mfu(gpus)}, so no MFU is predicted: give more --gpus, or --mfu")
             assume(self.assumptions, "mfu", round(predicted, 4), "chosen")
             return predicted
         if predicted is not None and given > predicted:
-            self.warnings.append(f"--mfu is {given:.1%}, estimate predicts {predicted:.1%} for its best plan of {gpus:,.0f} GPUs")
+            name = self.mfu_name
+            self.warnings.append(f"--mfu is {given:.1%}; the predicted {name} of the best plan of {gpus:,.0f} GPUs is {predicted:.1%}")
         return given
+
+    def why_no_mfu(self, gpus: float) -> str:
+        """Why no MFU is predicted at a count: no plan is legal, or none fits."""
+        estimate = self.plan(gpus)
+        if estimate is not None and estimate.legal[0]:
+            return f"no plan of {gpus:,.0f} GPUs fits in memory"
+        return f"no plan divides {gpus:,.0f} GPUs and the batch" if estimate is not None else "estimate has no answer"
+
+
+def _passes(parameters: float) -> tuple[Term, Term]:
+    """The passes of 6N: forward two operations per parameter, backward four."""
+    forward = leaf("forward FLOP per token by 2N", flops.forward_per_token, "FLOP/token", parameters=parameters)
+    return forward, leaf("backward FLOP per token by 4N", flops.backward_per_token, "FLOP/token", parameters=parameters)
 
 
 def _flop_per_token(model: Model, parameters: float, seq_len: float, by_count: bool) -> Term:
@@ -245,7 +319,7 @@ def _flop_per_token(model: Model, parameters: float, seq_len: float, by_count: b
 
 
 def usual_shape(parameters: float) -> dict[str, Any]:
-    """A dense model of about this many parameters: width about 128 times the layers, ``N = 12 L h^2``.
+    """A dense model of about this many parameters: width about 128 times the layers, ``N = 12 L h^2 + V h``.
 
     Heads are a multiple of eight and layers of four, so that plans divide them.
 
@@ -253,12 +327,13 @@ def usual_shape(parameters: float) -> dict[str, Any]:
     (48, 56)
     """
     heads = _nearest_multiple((parameters / (12.0 * 128.0**2)) ** (1.0 / 3.0), 8)
-    layers = _nearest_multiple(parameters / (12.0 * (128.0 * heads) ** 2), 4)
+    table = VOCABULARY * 128.0 * heads  # the embedding, which is the output layer too
+    layers = _nearest_multiple((parameters - table) / (12.0 * (128.0 * heads) ** 2), 4)
     return {
         "hidden_size": 128 * heads,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "vocab_size": 32000,
+        "vocab_size": VOCABULARY,
         "max_position_embeddings": 8192,
         "title": f"{parameters / 1e9:g} B parameters in the usual shape",
     }

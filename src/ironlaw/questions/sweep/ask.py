@@ -25,7 +25,8 @@ from ironlaw.question.words import PerParameter
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
 from ironlaw.questions.sites.ask import ask as ask_sites
 from ironlaw.questions.sites.options import OPTIONS as SITES
-from ironlaw.questions.sweep.options import EXCHANGE, LISTS, OPTIONS, PASSED, SIMPLIFIED
+from ironlaw.questions.sweep.accumulation import sweep_accumulation
+from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, OPTIONS, PASSED, SIMPLIFIED
 from ironlaw.questions.textbook.sweep import sweep_by_hand
 from ironlaw.terms import scalar
 
@@ -40,15 +41,22 @@ ROWS = (
 )  # fmt: skip
 EXCHANGES = (
     Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
-    Column("gradients", "sent", "B"), Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"),
+    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"),
+    Column("gradients", "gradients", "decimal B"),
+    Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"), Column("waiting", "waits, run", "s"),
     Column("share", "waiting", "%"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
-    Column("idle", "USD for waiting", "USD"),
-    Column("why_not", ""),
+    Column("idle", "USD for waiting", "USD"), Column("why_not", ""),
 )  # fmt: skip
 RESULTS = {  # by key of the row, the name in the answer of sites
     "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
-    "gradients": "gradients", "idle": "cost of waiting",
+    "gradients": "gradients", "idle": "cost of waiting", "waiting": "waiting",
 }  # fmt: skip
+NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with the reason
+    "global_batch_size": "the batch is k micro-batches of every rank",
+    "global_batch_tokens": "the batch is k micro-batches of every rank",
+    "sites": "it has no table of the exchange",
+    "rounding": "its steps are rounded up",
+}
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
 
@@ -56,6 +64,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     values = read(options, OPTIONS, "sweep")
     _refuse(values)
+    if "accumulate" in values and "mfu" not in values:
+        return sweep_accumulation(values, folders)
     answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
     if "sites" not in values:
         return answer
@@ -78,19 +88,20 @@ def _refuse(values: dict[str, Any]) -> None:
         raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
     if unused := [name for name in EXCHANGE if name in values and "sites" not in values]:
         raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --sites N: give both")
-    if "sites" in values and values["sites"] < 2.0:
-        raise ValueRangeError(f"--sites is {values['sites']:g}: an exchange needs at least two; leave it out for one")
-    if "sites" in values and "parameters" in values:
-        raise QuestionError("--sites needs a MODEL: its gradients are exchanged")
+    if "sites" in values and _count_sites(values) < 2:
+        raise ValueRangeError(f"--sites is {_count_sites(values)}: an exchange needs at least two; leave it out for one")
     if "mfu" in values:
         return
     if unused := [name for name in SIMPLIFIED if name in values]:
         raise QuestionError(f"--{unused[0].replace('_', '-')} belongs to the simplified table: give --mfu too, or --gpus for estimates")
     need(values, "gpus")
+    if "accumulate" in values and (clash := [name for name in NOT_ACCUMULATED if name in values]):
+        raise QuestionError(f"--{clash[0].replace('_', '-')} does not go with --accumulate by estimate: {NOT_ACCUMULATED[clash[0]]}")
 
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Every row by an estimate with the plan it chooses."""
+    rounding = values.get("rounding", defaults.ROUNDING)
     batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
     lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
@@ -98,6 +109,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         _estimate_row(
             {**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}) | ({batches: batch} if batch else {}),
             run,
+            rounding,
             folders,
         )
         for model, run, seq_len, batch, gpus in itertools.product(*lists)
@@ -107,6 +119,8 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     for taken in dict.fromkeys(batch_taken(batch, row["seq_len"]) for row in rows for batch in values.get("global_batch_tokens", ())):
         if taken:
             assume(assumptions, "--global-batch-tokens", taken, "default")
+    if "rounding" not in values:
+        assume(assumptions, "rounding of steps", rounding, "default")
     warnings = [line for _, estimate in estimates if estimate for line in estimate.groups[0].warnings]
     fitting = [(row, estimate) for row, estimate in estimates if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []
@@ -129,8 +143,10 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 
 
-def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], Estimate | None]:
-    """One row and its estimate; a row without a plan says why."""
+def _estimate_row(
+    asked: dict[str, Any], run: float | PerParameter, rounding: str, folders: tuple[str, ...]
+) -> tuple[dict[str, Any], Estimate | None]:
+    """One row and its estimate; a row without a plan says why. ``rounding`` of its steps."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
     tokens = count_tokens(run, float(total_parameters(model)))
@@ -157,6 +173,8 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
         return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
     tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
+    steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
+    part = steps / whole  # of the run that the estimate counts, whose last step is whole
     return {
         **start,
         "batch": tokens_per_step,
@@ -167,10 +185,10 @@ def _estimate_row(asked: dict[str, Any], run: float | PerParameter, folders: tup
         "step": data["step"]["seconds"],
         "tokens_per_second": data["throughput"]["tokens_per_second"],
         "mfu": data["throughput"]["mfu"],
-        "steps": float(law.steps(run_data["tokens"], tokens_per_step)),
-        "seconds": run_data["days"] * 86400.0,
-        "usd": run_data["usd"],
-        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6,
+        "steps": steps,
+        "seconds": run_data["days"] * 86400.0 * part,
+        "usd": None if run_data["usd"] is None else run_data["usd"] * part,
+        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part,
         "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
     }, estimate
 
@@ -189,30 +207,45 @@ def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, An
     return None if data["step"]["seconds"] is None else float(data["memory"]["device"])
 
 
+def _count_sites(values: Mapping[str, Any]) -> int:
+    """Sites of the question."""
+    return values["sites"] if isinstance(values["sites"], int) else len(values["sites"])
+
+
 def _tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]], folders: tuple[str, ...]) -> Table:
-    """A row for each row of the sweep, on the next count that the sites share evenly."""
-    count = values["sites"]
-    passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "on", "price", "pue", "mfu") if name in values and name in SITES}
-    models = values["model"]
+    """A row for each row of the sweep and each exchange; in estimates on the next count that the sites share evenly."""
+    count = _count_sites(values)
+    passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "sites", "on", "price", "pue", "mfu") if name in values and name in SITES}
+    ways = [
+        {name: value for name, value in zip(EXCHANGE_LISTS, way, strict=True) if value is not None}
+        for way in itertools.product(*(values.get(name, (None,)) for name in EXCHANGE_LISTS))
+    ]
+    model = "parameters" if "parameters" in values else "model"
+    models = values[model]
     exchanges = []
     for index, row in enumerate(rows):
-        gpus = math.ceil((row["gpus"] or 1.0) / count) * count
+        gpus = row["gpus"] or 1.0
+        gpus = gpus if "mfu" in values else float(math.ceil(gpus / count) * count)
         asked = passed | {
-            "model": models[index * len(models) // len(rows)],  # rows are in the order of the models
-            "sites": int(count),
-            "gpus": str(int(gpus)),
+            model: models[index * len(models) // len(rows)],  # rows are in the order of the models
+            "gpus": gpus,
             "tokens": row["tokens"],
             "global_batch_tokens": row["batch"],
         }
         if "mfu" not in values:
             asked["seq_len"] = row["seq_len"]
         start = {"model": row["model"], "batch": row["batch"], "seq_len": row["seq_len"], "gpus": gpus}
-        try:
-            answer = ask_sites(asked, folders)
-        except (UnknownNameError, UnitError):
-            raise  # the option is wrong for every row
-        except QuestionError as error:
-            exchanges.append({**start, "why_not": str(error)})
-            continue
-        exchanges.append({**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""})
-    return Table("exchanges", f"The same at {count:.0f} sites", filled_columns(EXCHANGES, exchanges), exchanges)
+        exchanges += [_make_exchange_row(start, asked, way, folders) for way in ways]
+    return Table("exchanges", f"The same at {count} sites", filled_columns(EXCHANGES, exchanges), exchanges)
+
+
+def _make_exchange_row(start: dict[str, Any], asked: dict[str, Any], way: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
+    """One run at several sites with one exchange; a row without an answer says why."""
+    start = {**start, "way": way.get("exchange", "ring"), "format": way.get("gradients", "bf16"), "every": way.get("every", 1.0)}
+    try:
+        answer = ask_sites({**asked, **way}, folders)
+    except (UnknownNameError, UnitError):
+        raise  # the option is wrong for every row
+    except QuestionError as error:
+        return {**start, "why_not": str(error)}
+    return {**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""}

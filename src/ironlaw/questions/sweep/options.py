@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, model, share, text, whole
+from ironlaw.question.options import ROUNDING, Option, duration, model, share, whole
 from ironlaw.question.readers import counts, list_of
 from ironlaw.question.words import length, run_tokens, tokens
+from ironlaw.questions.sites.options import OPTIONS as SITES
 
 
 def models(value: Any, flag: str) -> tuple[Any, ...]:
@@ -19,16 +20,14 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 
 
 PASSED = (  # passed to estimate unchanged
-    "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "pp", "cp", "ep", "zero", "overlap", "node", "fabric",
+    "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
+    "node", "fabric",
     "space", "margin", "gpus_per_domain",
 )  # fmt: skip
-EXCHANGE = {  # passed to sites unchanged
-    "wan_bandwidth": "bandwidth between sites",
-    "shared_bandwidth": "bandwidth of a network that all sites share",
-    "exchange": "how sites exchange gradients",
-    "gradients": "type of the gradients sent between sites",
-    "every": "steps between exchanges",
-}
+EXCHANGE = (  # passed to sites unchanged
+    "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
+)  # fmt: skip
+EXCHANGE_LISTS = ("exchange", "gradients", "every")  # every combination is a row of the table of exchanges
 OPTIONS: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]"),
     "parameters": Option(list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST"),
@@ -40,17 +39,29 @@ OPTIONS: dict[str, Option] = {
     "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
-    "accumulate": Option(list_of(whole), "simplified: comma list of micro-batches per step (default: 1,5,10,100)", "LIST"),
+    "accumulate": Option(
+        list_of(whole),
+        "comma list of micro-batches k per step: by estimate under one plan, with memory, time and money;"
+        " with --mfu simplified (default there: 1,5,10,100)",
+        "LIST",
+    ),
+    "rounding": ROUNDING.replace(help=f"{ROUNDING.help}; simplified, of accelerators too"),
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
-    "sites": Option(whole, "number of sites that share the accelerators; adds a table of the exchange between them", "N"),
-    **{name: Option(text, f"with --sites: {meaning}, as for the verb sites", "X") for name, meaning in EXCHANGE.items()},
+    "sites": SITES["sites"].replace(help="sites that share the accelerators, a number or names; adds a table of the exchange between them"),
+    **{name: SITES[name].replace(help=f"with --sites: {SITES[name].help}") for name in EXCHANGE if name not in EXCHANGE_LISTS},
+    **{
+        name: Option(list_of(SITES[name].read), f"with --sites, a comma list: {SITES[name].help}", SITES[name].metavar)
+        for name in EXCHANGE_LISTS
+    },
     **{name: ESTIMATE[name] for name in PASSED},
 }
 LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "global_batch_size", "seq_len")  # every combination is a row
-SIMPLIFIED = ("parameters", "step_time", "accumulate")
+SIMPLIFIED = ("parameters", "step_time")
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi
   ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4k,8k,32k --global-batch-tokens 4Mi
+  ironlaw sweep gpt2-xl --on v100-sxm-32gb --gpus 8 --tokens 10B --micro-batch-size 1 --tp 1 --pp 1 --accumulate 1,2,4,8,16
   ironlaw sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4 --price 2
+  ironlaw sweep --parameters 70B --on h100-sxm --tokens 20T --global-batch-tokens 1M --gpus 1000 --mfu 0.4 --sites 10 --wan-bandwidth 1GB/s
 """

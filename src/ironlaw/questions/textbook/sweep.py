@@ -15,7 +15,8 @@ from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.run import power_of
 from ironlaw.law import activations, cost, energy, flops, run, states
-from ironlaw.question.assumptions import Assumptions
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.questions.solve.workload import Workload
 from ironlaw.questions.sweep.options import PASSED
@@ -30,8 +31,9 @@ ROWS = (
 ACCUMULATED = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
     Column("accumulate", "micro-batches", "1"), Column("gpus", "GPUs", "1"), Column("seconds", "run takes", "s"),
-    Column("usd", "USD", "USD"), Column("activations", "activations", "B"), Column("memory", "with states", "B"),
-    Column("holding", "GPUs needed for memory", "1"), Column("holds", "enough"),
+    Column("usd", "USD", "USD"), Column("activations", "activations", "B"),
+    Column("selective", "without scores", "B"), Column("full", "checkpoints", "B"),
+    Column("memory", "with states", "B"), Column("holding", "GPUs needed for memory", "1"), Column("holds", "enough"),
 )  # fmt: skip
 
 
@@ -65,11 +67,13 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     if short:
         headline.append(f"{short} of {len(accumulated)} rows of accumulation have too few accelerators for states and activations")
     warnings = [f"simplified: every row at {values['mfu']:.0%} of the peak, whatever the plan; give --gpus and no --mfu for estimates"]
-    title = "Accumulation: 16 bytes a parameter, 34 s b h + 5 a s s b a layer, no recomputation"
+    title = "Accumulation: 16 bytes a parameter; 34 s b h + 5 a s s b a layer, 34 s b h without scores, 2 s b h as checkpoints"
     tables = [
         Table("rows", f"Runs on {values['on']} at {values['mfu']:.0%} of the peak (simplified)", filled_columns(ROWS, rows), rows),
         Table("accumulated", title, ACCUMULATED, accumulated),
     ]
+    if "rounding" not in values:
+        assume(assumptions, "rounding of steps and accelerators", defaults.ROUNDING, "default")
     last = list({term.name: term for term in terms}.values())
     title = f"A sweep of {len(rows)} runs on {values['on']} (simplified)"
     return Answer(title, headline, tables, last, assumptions=assumptions, warnings=warnings, folders=folders)
@@ -93,14 +97,17 @@ def _make_rows(values: dict[str, Any], workload: Workload, folders: tuple[str, .
     pue = bind_pue(values.get("pue"), cluster, workload.assumptions)
     peak, per_token = plain(workload.peak), float(workload.flop.value)
     name = workload.model.name if "model" in values else workload.title
+    rounding = run.ROUNDINGS[values.get("rounding", defaults.ROUNDING)]
     for asked, batch, gpus in itertools.product(values["tokens"], values["global_batch_tokens"], values.get("gpus", (None,))):
         tokens = count_tokens(asked, workload.parameters)
         if batch > tokens:
             raise ValueRangeError(f"--global-batch-tokens {batch:g} is more than the {tokens:g} tokens of the run")
         operations = per_token * batch
-        count = gpus or float(run.gpus_needed(operations, values["step_time"], peak, values["mfu"]))
+        count = gpus or float(run.gpus_needed(operations, values["step_time"], peak, values["mfu"], rounding))
+        if count < 1.0:
+            raise ValueRangeError(f"--rounding down leaves no accelerator for a batch of {batch:,.0f} tokens: give --rounding up")
         step = float(run.iron_law(operations, peak * count, values["mfu"]))
-        steps = float(run.steps(tokens, batch))
+        steps = float(run.steps(tokens, batch, rounding))
         rent = leaf(f"rent of {name}", cost.rental, "USD", gpus=count, seconds=steps * step, price=workload.price)
         power = float(power_of(cluster, count, pue).value)
         yield {
@@ -122,12 +129,16 @@ def _accumulate(values: dict[str, Any], workload: Workload, row: dict[str, Any])
             "activations of a layer", activations.korthikanti_layer, "B", batch=max(sequences, 1.0), seq_len=workload.seq_len,
             hidden_size=float(model.hidden_size), num_attention_heads=float(model.num_attention_heads), tp=1.0, sp=0.0,
         )  # fmt: skip
+        width = float(model.hidden_size)
+        selective = float(activations.korthikanti_layer(max(sequences, 1.0), workload.seq_len, width, 0.0, 1.0, 0.0))
+        full = float(activations.checkpoint(max(sequences, 1.0) * workload.seq_len, width, 1.0, 0.0, 2.0))
         static = leaf("static memory", states.training_static, "B", parameters=workload.parameters)
         stored = float(layer.value) * model.num_hidden_layers
         memory = stored + float(static.value)
         needed = math.ceil(memory / workload.capacity)
         yield {
             **{name: row[name] for name in ("model", "tokens", "seq_len", "batch", "usd")}, "accumulate": k, "gpus": gpus,
-            "seconds": row["seconds"] * row["gpus"] / gpus, "activations": stored, "memory": memory,
+            "seconds": row["seconds"] * row["gpus"] / gpus, "activations": stored,
+            "selective": selective * model.num_hidden_layers, "full": full * model.num_hidden_layers, "memory": memory,
             "holding": needed, "holds": gpus >= needed,
         }, [layer, static]  # fmt: skip

@@ -7,14 +7,13 @@ DiLoCo sends fp8 under the name of bf16 (E004-5). The corrected table has none o
 
 from __future__ import annotations
 
-import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.law import collectives, cost, flops, overlap, run, scaling, states, wide_area
+from ironlaw.law import collectives, cost, energy, flops, overlap, run, scaling, states, wide_area
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf, total
 
@@ -37,6 +36,12 @@ CORRECTED = (
     Column("ring_share", "share", "%"),
     Column("ring_diloco", "ring DiLoCo", "s"), Column("ring_diloco_share", "share", "%"), Column("total_usd", "whole run", "USD"),
 )  # fmt: skip
+ROUNDING = (
+    Column("batch", "batch", "token"), Column("gpus", "GPUs, rounded down", "1"), Column("step", "step", "s"),
+    Column("needed", "GPUs, rounded up", "1"), Column("needed_step", "step", "s"), Column("steps", "steps, rounded down", "1"),
+    Column("flop", "FLOP, step", "FLOP"), Column("days", "computation", "s"),
+    Column("usd", "computation", "USD"), Column("power", "power", "W"), Column("energy", "energy", "J"),
+)  # fmt: skip
 DISTANCES = (Column("to", "to"), Column("metres", "over the ground", "m"), Column("light", "light", "s"))
 LATENCY = (
     Column("batch", "batch", "token"), Column("gpus", "GPUs", "1"), Column("lyon", "to Lyon", "s"), Column("lyon_usd", "idle, USD", "USD"),
@@ -52,6 +57,7 @@ class Study:
     parameters: float
     mfu: float
     price: float  # USD per accelerator hour
+    power: float  # of an accelerator with its share of the server [W]
     peak: float
     batches: tuple[float, ...]
     communication: dict[str, Any]
@@ -60,9 +66,9 @@ class Study:
     def training(self, batch: float, tokens: float) -> Training:
         """Accelerators for a step of about a second, rounded down; the step; the steps, rounded down."""
         operations = flops.training(self.parameters, batch)
-        gpus = math.floor(run.iron_law(operations, self.peak, self.mfu))
+        gpus = float(run.gpus_needed(operations, 1.0, self.peak, self.mfu, run.DOWN))
         step = float(run.iron_law(operations, gpus * self.peak, self.mfu))
-        return Training(batch, float(gpus), step, float(tokens // batch))
+        return Training(batch, gpus, step, float(run.steps(tokens, batch, run.DOWN)))
 
     def gradient_bytes(self, dtype: str) -> Any:
         """Bytes of all gradients in a type."""
@@ -132,6 +138,12 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
                 CORRECTED,
                 [_make_corrected_row(asked, row) for row in runs],
             ),
+            Table(
+                "rounding",
+                f"Computation: accelerators for a step of one second, at {asked.mfu:.0%} of the peak and {asked.power:g} W each",
+                ROUNDING,
+                [_make_rounding_row(asked, float(batch)) for batch in asked.batches],
+            ),
             *_latency_tables(asked),
         ),
         terms,
@@ -165,6 +177,20 @@ def _make_corrected_row(asked: Study, row: Training) -> dict[str, float]:
         "ring_diloco_share": row.share(ring / every), "ring_exposed": float(overlap.exposed(ring_step, row.step)),
         "compute_usd": asked.rent(row.gpus, row.seconds),
         "total_usd": asked.rent(row.gpus, row.seconds + bf16), "total": row.seconds + bf16,
+    }  # fmt: skip
+
+
+def _make_rounding_row(asked: Study, batch: float) -> dict[str, float]:
+    """Accelerators rounded down, as the study does, and up, as a step of a second needs (E004-8); power and energy apart (E004-9)."""
+    tokens = asked.communication["tokens"]
+    row, operations = asked.training(batch, tokens), flops.training(asked.parameters, batch)
+    needed = float(run.gpus_needed(operations, 1.0, asked.peak, asked.mfu, run.UP))
+    power = float(energy.cluster_power(row.gpus, asked.power, 0.0, 1.0))
+    return {
+        "batch": batch, "gpus": row.gpus, "step": row.step, "needed": needed,
+        "needed_step": float(run.iron_law(operations, needed * asked.peak, asked.mfu)), "steps": row.steps,
+        "flop": float(operations), "days": row.seconds, "usd": asked.rent(row.gpus, row.seconds),
+        "power": power, "energy": float(energy.energy(power, row.seconds)),
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog.records import Accelerator
-from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.catalog.sourced import Source, Sourced, make_sourced
 
 
 def read_numbers(name: str) -> tuple[dict[str, Any], dict[str, Source]]:
@@ -19,7 +19,7 @@ def read_numbers(name: str) -> tuple[dict[str, Any], dict[str, Source]]:
 
 def sourced(value: float, unit: str, text: str, source: Source, note: str = "") -> Sourced:
     """A number of a TOML file with its source."""
-    return Sourced(float(value), unit, text, source, note)
+    return make_sourced(float(value), unit, text, source, note)
 
 
 def dense_peak(accelerator: Accelerator) -> Sourced:

@@ -7,9 +7,10 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.bind.money import bind_price
+from ironlaw.estimate.bind.money import bind_grid, bind_price, bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.law import cost, flops, run
+from ironlaw.estimate.run import power_of
+from ironlaw.law import cost, energy, flops, run
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.lessons.tables import dense_peak, read_numbers, sourced
@@ -19,7 +20,8 @@ ON, EFFICIENCY = "h100-sxm", 0.4
 COLUMNS = (
     Column("year", "year"), Column("run", "run"), Column("parameters", "active parameters", "parameter"),
     Column("tokens", "tokens", "token"), Column("flop_text", "FLOP"), Column("usd", "USD then", "USD"), Column("grade", "grade"),
-    Column("today", "USD today", "USD"), Column("bound", "limited by"), Column("by", "source"),
+    Column("today", "USD today", "USD"), Column("joules", "energy today", "J"), Column("kg_co2e", "CO2e today", "kg"),
+    Column("bound", "limited by"), Column("by", "source"),
 )  # fmt: skip
 
 
@@ -33,7 +35,10 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     cluster = cluster_of({"on": on, "precision": "bf16"}, folders, [])
     peak = dense_peak(cluster.accelerator)
     price = bind_price(values.get("price"), cluster, folders, notes)
-    assume(notes, "efficiency", f"{EFFICIENCY:g} of the dense peak", "default")
+    grid, pue = bind_grid(values.get("grid"), folders, notes), bind_pue(values.get("pue"), cluster, notes)
+    efficiency = values.get("mfu", EFFICIENCY)
+    if "mfu" not in values:
+        assume(notes, "mfu", f"{EFFICIENCY:g} of the dense peak", "default")
     rows, terms = [], []
     for item in numbers["run"]:
         parameters = item.get("parameters")
@@ -46,11 +51,15 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         operations = _count_operations(item, parameters, sources)
         if operations is not None:
             seconds = leaf(
-                f"{item['name']}, accelerator time", run.iron_law, "s", operations=operations.value, peak=peak, efficiency=EFFICIENCY
+                f"{item['name']}, accelerator time", run.iron_law, "s", operations=operations.value, peak=peak, efficiency=efficiency
             )
             today = leaf(f"{item['name']}, today", cost.rental, "USD", gpus=1.0, seconds=seconds.value, price=price)
+            power = power_of(cluster, 1.0, pue, f"{item['name']}, power")
+            joules = leaf(f"{item['name']}, energy", energy.energy, "J", power=power.value, seconds=seconds.value)
+            carbon = leaf(f"{item['name']}, carbon", energy.carbon, "kg", energy=joules.value, intensity=grid)
             row |= {"flop": float(operations.value), "flop_text": f"{float(operations.value):.3g}", "today": float(today.value)}
-            terms += [operations, seconds, today]
+            row |= {"joules": float(joules.value), "kg_co2e": float(carbon.value)}
+            terms += [operations, seconds, today, power, joules, carbon]
         rows.append(row)
     both = [row for row in rows if row["usd"] and row["today"]]
     headline = [
@@ -68,7 +77,7 @@ def _published_row(item: dict[str, Any], parameters: float | None, sources: dict
     return {
         "year": str(item["year"]), "run": item["name"], "parameters": parameters, "tokens": item.get("tokens"), "flop": None,
         "flop_text": "-", "usd": item.get("usd"), "grade": source.grade if "usd" in item else "-", "today": None,
-        "bound": item["bound"], "by": source.title, "note": item.get("note", ""),
+        "joules": None, "kg_co2e": None, "bound": item["bound"], "by": source.title, "note": item.get("note", ""),
         "tokens_from": sources[item["tokens_source"]].title if "tokens" in item else None,
     }  # fmt: skip
 

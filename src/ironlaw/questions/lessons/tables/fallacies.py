@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import answer
-from ironlaw.law import batches, dataloading, flops, formats, scaling, states
+from ironlaw.estimate.bind.cluster import cluster_of
+from ironlaw.estimate.bind.money import Money, bind_money
+from ironlaw.estimate.run import power_of
+from ironlaw.law import batches, cost, dataloading, energy, flops, formats, scaling, states
+from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.terms import Term, leaf
+from ironlaw.terms import Term, leaf, scalar
 
 MODEL, ON, BATCH = "gpt-2", "a100-sxm-80gb", 64.0
+TOKENS = 1e6  # money, energy and carbon are of so many
 COLUMNS = (Column("fallacy", "fallacy"), Column("said", "fact"), Column("command", "command"))
 
 
@@ -40,12 +47,13 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     for name in ("model", "on"):
         if name not in values:
             assume(notes, name, asked[name], "default")
-    if "gpus" in asked:
-        raise QuestionError("--table fallacies compares 1 and 8 accelerators: leave out --gpus")
     asked.setdefault("global_batch_size", BATCH)
+    asked_money: dict[str, Any] = {name: asked.pop(name) for name in ("price", "grid", "pue") if name in asked}
+    cluster = cluster_of({"on": asked["on"]}, folders, [])
+    money = bind_money(asked_of({**asked, **asked_money}), cluster, folders, notes)
     fallacies = [
         _model_size(), _static_memory(), _accelerator_count(asked, folders), _learning_rate(), *_mixed_precision(asked, folders),
-        _accumulation(asked, folders), _input_pipeline(),
+        _accumulation(asked, cluster, money, folders), _input_pipeline(),
     ]  # fmt: skip
     rows = [fallacy.row() for fallacy in fallacies]
     headline = [f"{len(rows)} fallacies, each with the numbers against it", f"{rows[0]['fallacy']}: {rows[0]['said']}"]
@@ -148,20 +156,31 @@ def _mixed_precision(asked: dict[str, Any], folders: tuple[str, ...]) -> list[Fa
     ]
 
 
-def _accumulation(asked: dict[str, Any], folders: tuple[str, ...]) -> Fallacy:
-    """A large micro-batch and the smallest at one global batch: memory shrinks, time does not."""
+def _cost_tokens(row: dict[str, Any], cluster: Cluster, money: Money) -> dict[str, float]:
+    """Money, energy and carbon of a million tokens on one accelerator."""
+    seconds = TOKENS / row["throughput"]["tokens_per_second"]
+    joules = scalar(energy.energy(scalar(power_of(cluster, 1.0, money.pue)), seconds))
+    usd = scalar(cost.rental(1.0, seconds, money.price.value))
+    return {"usd": usd, "joules": joules, "kg_co2e": scalar(energy.carbon(joules, money.intensity.value))}
+
+
+def _accumulation(asked: dict[str, Any], cluster: Cluster, money: Money, folders: tuple[str, ...]) -> Fallacy:
+    """A large micro-batch and the smallest at one global batch: memory shrinks; time, money, energy and carbon do not."""
     batch = asked["global_batch_size"]
     sizes = [min(16.0, batch), 1.0]
     wide, narrow = (_estimate_row({**asked, "gpus": 1.0, "micro_batch_size": size}, folders) for size in sizes)
     memory = wide["memory"]["allocated"] / narrow["memory"]["allocated"]
     longer = narrow["step"]["seconds"] / wide["step"]["seconds"] - 1.0
+    before, after = (_cost_tokens(row, cluster, money) for row in (wide, narrow))
+    spent = [f"{units.show(before[key], unit)} to {units.show(after[key], unit)}" for key, unit in (("joules", "J"), ("kg_co2e", "kg"))]
+    paid = [] if math.isnan(before["usd"]) else [f"{before['usd']:.3g} to {after['usd']:.3g} USD"]
     return Fallacy(
         key="accumulation",
         belief="accumulation saves money",
         fact=f"micro-batch {sizes[0]:g} to 1 takes {memory:.3g} times less memory ({units.show(wide['memory']['allocated'], 'B')} to "
-        f"{units.show(narrow['memory']['allocated'], 'B')}) and {longer:+.0%} time, so {longer:+.0%} money",
+        f"{units.show(narrow['memory']['allocated'], 'B')}) and {longer:+.0%} time; a million tokens: {', '.join([*paid, *spent])} CO2e",
         command=f"ironlaw estimate {_name(asked)} --on {asked['on']} --gpus 1 --micro-batch-size 1 --global-batch-size {batch:g}",
-        numbers={"memory_times": memory, "longer": longer},
+        numbers={"memory_times": memory, "longer": longer, **before, **{f"{name}_accumulated": value for name, value in after.items()}},
     )
 
 

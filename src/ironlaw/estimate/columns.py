@@ -1,0 +1,52 @@
+"""The columns of an estimate as a table: what was asked, the plan, memory, step, rates and the run, one row for each row asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ironlaw.estimate.as_data import bound_data, number, plan_data, run_data
+from ironlaw.estimate.bands import step_band
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Estimate
+
+_PLAN = (
+    "model", "accelerator", "gpus", "node", "framework", "precision", "global_batch_size", "micro_batch_size", "seq_len", "tp", "pp",
+    "vpp", "cp", "ep", "dp", "zero", "recompute",
+)  # fmt: skip
+_RATES = ("tokens_per_second", "tokens_per_second_per_gpu", "mfu")
+_RUN = ("days", "gpu_hours", "usd", "kwh", "kg_co2e", "days_with_failures", "usd_with_failures", "goodput")
+UNITS = {
+    "device_bytes": "B", "capacity_bytes": "B", "step_seconds": "s", "band_low_seconds": "s", "band_high_seconds": "s",
+    "tokens_per_second": "token/s", "tokens_per_second_per_gpu": "token/s", "seq_len": "token", "days": "d", "days_with_failures": "d",
+    "gpu_hours": "h", "usd": "USD", "usd_with_failures": "USD", "kwh": "kWh", "kg_co2e": "kg",
+}  # fmt: skip
+
+
+def estimate_row(estimate: Estimate, index: int) -> dict[str, Any]:
+    """One row of an estimate as the cells of a table; None for what has no value. The run's cells are there where tokens were given."""
+    group, at = estimate.place_of(index)
+    plan, legal = plan_data(group, at), bool(number(group.legal, at))
+    step = number(group.step.tree.value, at) if legal else None
+    low, high, *_ = (None if step is None else step_band(group, at, step)) or (None, None)
+    run = run_data(group, at)
+    return {
+        **{name: plan[name] for name in _PLAN},
+        "legal": legal,
+        "fits": legal and bool(number(group.memory.fits, at)),
+        "device_bytes": number(group.memory.device, at) if legal else None,
+        "capacity_bytes": group.memory.capacity,
+        "step_seconds": step,
+        "band_low_seconds": low,
+        "band_high_seconds": high,
+        **{name: number(group.throughput[name].value, at) if legal else None for name in _RATES},
+        "bound": bound_data(group, at, step is None)["by"],
+        **({} if run is None else {name: run[name] for name in _RUN}),
+    }
+
+
+def estimate_columns(estimate: Estimate) -> dict[str, list[Any]]:
+    """The cells of all rows by column."""
+    rows = [estimate_row(estimate, index) for index in range(estimate.rows)]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

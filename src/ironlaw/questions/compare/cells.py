@@ -1,0 +1,347 @@
+"""One cell of a comparison: an accelerator and a framework, at the asked count or at one that is looked for; its row of the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ironlaw import units
+from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.as_data import bound_data, memory_data, number, run_data
+from ironlaw.estimate.as_data import warnings as row_warnings
+from ironlaw.estimate.bands import banded, widened
+from ironlaw.estimate.bind.failures import bind_failures
+from ironlaw.estimate.bind.money import bind_pue
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.estimate.near_counts import nearest_counts
+from ironlaw.estimate.rules import broken
+from ironlaw.estimate.run import power_of, power_of_one
+from ironlaw.law import cost, energy
+from ironlaw.law.flops import per_token
+from ironlaw.question import defaults
+from ironlaw.question.asked import asked_of
+from ironlaw.questions.compare.candidates import Candidate, Hardware, Planned, Refusal, RunCost, Trained
+from ironlaw.questions.compare.fewest import describe_plan, round_counts
+from ironlaw.questions.compare.limits import Limits
+from ironlaw.questions.compare.network import count_network, count_storage
+from ironlaw.questions.compare.options import SWITCHES
+from ironlaw.questions.compare.sizing import counts_below, first_count, last_count
+from ironlaw.terms import Term, leaf, plain, scalar, total
+
+HOUR, MILLION = 3600.0, 1e6
+
+
+@dataclass(eq=False)
+class Outcome:
+    """The estimate at one count, its power, and the limits that it breaks."""
+
+    estimate: Estimate
+    limits: Limits
+    power: Term | None  # of the facility; None where no plan is legal
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def group(self) -> Group:
+        """The only row of the estimate."""
+        return self.estimate.groups[0]
+
+    @property
+    def gpus(self) -> float:
+        """Accelerators."""
+        return float(self.group.plan.gpus[0])
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of a plan that fits; 0 where none does."""
+        return float(self.estimate.tokens_per_second[0]) if self.estimate.fits[0] else 0.0
+
+    def breaks(self, *kinds: str) -> bool:
+        """True where the row breaks a limit of one of some kinds, or has no plan that fits."""
+        return any(refusal.kind in ("legal", "fits", *kinds) for refusal in self.refusals)
+
+
+@dataclass(eq=False)
+class Cell:
+    """An accelerator and a framework under the limits of the question. Every count is estimated once."""
+
+    hardware: Hardware
+    options: Mapping[str, Any]  # of the estimate, without the count
+    values: Mapping[str, Any]  # of the comparison
+    limits: Limits
+    folders: tuple[str, ...]
+    framework: str = ""  # where several are compared
+    outcomes: dict[float, Outcome] = field(default_factory=dict)
+
+    def at(self, gpus: float) -> Outcome:
+        """What a count gives."""
+        if gpus not in self.outcomes:
+            estimate = answer({**self.options, "gpus": gpus}, self.folders)
+            self.outcomes[gpus] = self._judge(estimate)
+        return self.outcomes[gpus]
+
+    def _judge(self, estimate: Estimate) -> Outcome:
+        """The outcome of an estimate: why it has no plan that fits, or the limits that it breaks."""
+        group = estimate.groups[0]
+        if not group.legal[0]:
+            why = "; ".join(broken(group.job, group.plan, group.rules, 0))
+            return Outcome(estimate, self.limits, None, (Refusal("legal", f"the count divides badly: {why}"),))
+        power = self.power(float(group.plan.gpus[0]))
+        if not group.memory.fits[0]:
+            needs, has = scalar(group.memory.device), group.memory.capacity
+            text = f"does not fit: the smallest plan needs {_gib(needs)}, an accelerator has {_gib(has)} GiB"
+            return Outcome(estimate, self.limits, power, (Refusal("fits", text),))
+        seconds, usd = _seconds_and_usd(group)
+        rate = scalar(group.throughput["tokens_per_second"])
+        return Outcome(estimate, self.limits, power, tuple(self.limits.broken(rate, seconds, usd, scalar(power))))
+
+    @property
+    def node(self) -> int:
+        """Accelerators of a node, or a tray."""
+        return int(self.hardware.cluster.node.accelerators.value)
+
+    def power(self, gpus: float) -> Term:
+        """Rated power of so many accelerators with their hosts, and of switches where they are counted, times PUE."""
+        cluster, pue = self.hardware.cluster, bind_pue(self.values.get("pue"), self.hardware.cluster, [])
+        machines = power_of(cluster, gpus, pue, "power of accelerators and hosts")
+        asked = self.values.get("network_power")
+        if asked is None:
+            return machines
+        count, each = gpus, asked
+        if asked == SWITCHES:
+            network, _ = count_network(cluster, gpus, self.values.get("oversubscription", 1.0))
+            count, each = network.switches or 0.0, plain(cluster.fabric.switch_power or 0.0)
+        switches = leaf(
+            "power of the network", energy.cluster_power, "W", gpus=count, accelerator_power=each, host_power_per_accelerator=0.0, pue=pue
+        )
+        return total("power", [machines, switches])
+
+    def round_counts(self, least: float = 1.0) -> list[float]:
+        """Round counts from ``least`` on."""
+        return round_counts(self.options, self.node, least)
+
+    def least(self, model: Any) -> float:
+        """A count below which no plan meets the rate or the deadline, or holds the weights: from the peak and the memory."""
+        target = self.limits.target or 0.0
+        if self.limits.deadline is not None:
+            target = max(target, self.options["tokens"] / self.limits.deadline)
+        weights = total_parameters(model) * LEAST_BYTES / plain(self.hardware.cluster.accelerator.memory_capacity)
+        return float(max(target * self.least_seconds(model), weights, 1.0))
+
+    def least_seconds(self, model: Any) -> float:
+        """Accelerator seconds of a token at the peak, which no plan beats."""
+        passes = 1.0 / 3.0 if "lora_rank" in self.options or "frozen_layers" in self.options else 1.0  # forward runs in any case
+        peak = max(plain(rate) for rate in self.hardware.cluster.accelerator.peak.values())
+        return passes * float(per_token(active_parameters(model))) / float(peak)
+
+    def least_usd(self, model: Any) -> float:
+        """What the run costs at the peak, which no plan beats; nan where no price is known."""
+        return float(self.options["tokens"] * self.least_seconds(model) * plain(self.hardware.price))
+
+    def open_count(self, model: Any) -> float | None:
+        """The count where the question gives none; None where no count meets the limits.
+
+        The fewest that meet the rate and the deadline; else the most that the budget pays for, or that the power feeds.
+        """
+        if self.limits.target is not None or self.limits.deadline is not None:
+            return first_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow"))
+        if self.limits.budget is not None and not self.least_usd(model) <= self.limits.budget:
+            return None
+        if self.limits.budget is not None:
+            last_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow", "dear"))
+            return self.fastest([gpus for gpus, outcome in self.outcomes.items() if not outcome.refusals])
+        below = self.below_power()
+        for gpus in below:
+            self.at(gpus)
+        return self.fastest([gpus for gpus in below if not self.at(gpus).refusals])
+
+    def fastest(self, counts: list[float]) -> float | None:
+        """Of some counts that which processes most tokens per second, the fewest of equals."""
+        return max(counts, key=lambda gpus: (self.at(gpus).rate, -gpus), default=None)
+
+    def most_fed(self) -> float:
+        """Accelerators that the power limit feeds."""
+        assert self.limits.power is not None
+        asked, pue = self.values.get("network_power"), bind_pue(self.values.get("pue"), self.hardware.cluster, []).value
+        each = (power_of_one(self.hardware.cluster) + (asked if isinstance(asked, float) else 0.0)) * pue
+        return math.floor(self.limits.power / each)
+
+    def below_power(self) -> list[float]:
+        """Counts just below the power limit, the largest first."""
+        most = self.most_fed()
+        counts = counts_below(most, self.node, self.round_counts()) if most >= self.node else [n for n in self.round_counts() if n <= most]
+        return [gpus for gpus in counts if gpus in self.outcomes or scalar(self.power(gpus)) <= self.limits.power]  # type: ignore[operator]
+
+    def better_near(self, outcome: Outcome) -> tuple[float, float] | None:
+        """The nearest round count that is much faster for each accelerator, and how many times; None for a count that divides well."""
+        tried = self.round_counts()
+        near = [n for n in tried if abs(n / outcome.gpus - 1.0) <= defaults.NEAR_COUNT]
+        if not near or outcome.gpus in near or not outcome.rate:
+            return None
+        count = min(near, key=lambda n: abs(n - outcome.gpus))
+        times = self.at(count).rate / count / (outcome.rate / outcome.gpus)
+        return (count, times) if times > 1.0 / (1.0 - defaults.BATCH_COST) else None
+
+    def nearest(self, outcome: Outcome, model: Any) -> tuple[float, ...]:
+        """The nearest counts that work for a row that answers no."""
+        if not outcome.refusals:
+            return ()
+        if outcome.breaks():
+            return nearest_counts(outcome.estimate)
+        slow, dear = outcome.breaks("slow"), outcome.breaks("dear")
+        if slow:
+            found = first_count(
+                [n for n in self.round_counts(self.least(model)) if n > outcome.gpus], lambda n: not self.at(n).breaks("slow")
+            )
+        else:
+            below = [n for n in self.round_counts(self.least(model)) if n < outcome.gpus]
+            if self.limits.power is not None and scalar(outcome.power) > self.limits.power:
+                below = sorted({*(n for n in below if n <= self.most_fed()), *(n for n in self.below_power() if n < outcome.gpus)})
+                found = next((n for n in reversed(below) if not self.at(n).refusals), None)
+            else:
+                found = last_count(below, lambda n: not self.at(n).refusals)
+        return (found,) if found is not None and not (slow and dear) and not self.at(found).refusals else ()
+
+
+LEAST_BYTES = 0.5  # of a parameter: weights in four bits
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f}"
+
+
+def _seconds_and_usd(group: Group) -> tuple[float | None, float | None]:
+    """Time and cost of the run with its failures, without them where they leave almost no progress; None where none is asked for."""
+    if group.run is None:
+        return None, None
+    failing = scalar(group.run.failures.seconds)
+    if math.isnan(failing):
+        return scalar(group.run.seconds), scalar(group.run.usd)
+    return failing, scalar(group.run.usd_with_failures)
+
+
+def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: Any, target: float | None) -> Candidate:
+    """The row of a cell at a count; None: no count meets the limits."""
+    common: dict[str, Any] = {"hardware": cell.hardware, "label": label, "place": place, "framework": cell.framework, "target": target}
+    if cell.limits.power is not None:
+        common["most"] = cell.most_fed()
+    if gpus is None:
+        return Candidate(**common, no_count=_say_no_count(cell, label, model))
+    outcome = cell.at(gpus)
+    group = outcome.group
+    chosen = tuple(item for item in group.assumptions if item["origin"] == "default")
+    common |= {"refusals": outcome.refusals, "nearest": cell.nearest(outcome, model), "assumptions": chosen}
+    if not outcome.estimate.legal[0]:
+        return Candidate(**common, planned=_planned(outcome), warnings=tuple(group.warnings))
+    if not outcome.estimate.fits[0]:
+        return Candidate(**common, planned=_planned(outcome), warnings=tuple(group.warnings))
+    trained, terms = _rate_training(cell, outcome, label)
+    run, run_terms = _price_run(cell, outcome)
+    network, network_terms = count_network(cell.hardware.cluster, gpus, cell.values.get("oversubscription", 1.0))
+    rates = bind_failures(asked_of(cell.options), cell.hardware.cluster, [])
+    storage = count_storage(total_parameters(model), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
+    more = (*run_terms, *network_terms, *storage.terms)
+    lines = row_warnings(group, 0)
+    if better := cell.better_near(outcome):
+        count, times = better
+        lines.append(f"{gpus:,.0f} x {cell.hardware.name} divide badly: {count:,.0f} give {times - 1.0:.0%} more tokens/s for each of them")
+    return Candidate(
+        **common, planned=_planned(outcome), trained=trained, run=run, network=network, storage=storage,
+        terms=(*terms, *(term.named(f"{label} {term.name}") for term in more)), warnings=tuple(lines),
+    )  # fmt: skip
+
+
+def _say_no_count(cell: Cell, label: str, model: Any) -> str:
+    """Why no count works, with the cheapest or the fastest of those that were tried."""
+    limits, most = cell.limits, f"{defaults.MOST_ACCELERATORS:,.0f}"
+    tried = [outcome for outcome in cell.outcomes.values() if outcome.estimate.fits[0]]
+    if limits.target is not None:
+        return f"no plan of {label} on a round count up to {most} fits and reaches {limits.target:,.0f} tokens/s"
+    if limits.deadline is not None:
+        return f"no plan of {label} on a round count up to {most} fits and meets the deadline"
+    if limits.budget is not None and not tried:
+        least = cell.least_usd(model)
+        return "over the budget: " + ("no price is known" if math.isnan(least) else f"at the peak the run costs {units.amount(least)} USD")
+    if limits.budget is not None:
+        costs = [(_seconds_and_usd(outcome.group)[1] or math.nan, outcome.gpus) for outcome in tried]
+        costs = [pair for pair in costs if not math.isnan(pair[0])]
+        cheapest = f"; the cheapest run is {units.amount(min(costs)[0])} USD on {min(costs)[1]:,.0f}" if costs else ""
+        return f"no round count of {label} is within the limits{cheapest}"
+    return f"no plan fits on the {cell.most_fed():,} accelerators that the power limit feeds"
+
+
+def _planned(outcome: Outcome) -> Planned:
+    """The count, memory, plan and batch of an outcome."""
+    group = outcome.group
+    memory = memory_data(group, 0)
+    device, capacity = float(outcome.estimate.device_bytes[0]), float(group.memory.capacity)
+    return Planned(
+        gpus=outcome.gpus,
+        memory_share=device / capacity,
+        memory_free=capacity - device,
+        fits_probability=memory["fits_probability"] if group.legal[0] else None,
+        plan=describe_plan(outcome.estimate),
+        batch_tokens=float((group.plan.global_batch_size * group.plan.seq_len)[0]),
+    )
+
+
+def _rate_training(cell: Cell, outcome: Outcome, name: str) -> tuple[Trained, list[Term]]:
+    """Rate, bound, power and cost of a plan that fits, with their Terms."""
+    group, price = outcome.group, cell.hardware.price
+    gpus, rate = outcome.gpus, float(outcome.estimate.tokens_per_second[0])
+    shares = bound_data(group, 0, False)["shares"]
+    width = widened(group, 0)
+    low, high = banded(rate, *width)[:2] if width else (None, None)
+    hourly = leaf(f"{name} rent of an hour", cost.rental, "USD", gpus=gpus, seconds=HOUR, price=price)
+    token = leaf(f"{name} price of a token", cost.per_token, "USD/token", gpus=gpus, price=price, tokens_per_second=rate)
+    assert outcome.power is not None
+    trained = Trained(
+        tokens_per_second=rate,
+        tokens_per_second_low=low,
+        tokens_per_second_high=high,
+        mfu=float(outcome.estimate.mfu[0]),
+        bound=bound_data(group, 0, False)["by"],
+        hbm_share=shares["hbm"],
+        network_share=shares["network"],
+        usd_per_hour=float(hourly.value),
+        usd_per_million_tokens=float(token.value) * MILLION,
+        cluster_hbm=gpus * plain(group.cluster.accelerator.hbm_bandwidth),
+        power=scalar(outcome.power),
+    )
+    rates = (group.throughput[key] for key in ("tokens_per_second", "mfu"))
+    return trained, [token, hourly, outcome.power.named(f"{name} power"), *(term.named(f"{name} {term.name}") for term in rates)]
+
+
+def _price_run(cell: Cell, outcome: Outcome) -> tuple[RunCost | None, list[Term]]:
+    """Time, money, energy and carbon of the whole run, with their Terms."""
+    group = outcome.group
+    run, data = group.run, run_data(group, 0)
+    if run is None or data is None:
+        return None, []
+    seconds, usd = _seconds_and_usd(group)
+    assert seconds is not None and usd is not None and outcome.power is not None
+    failing = not math.isnan(scalar(run.failures.seconds))
+    joules, carbon = (run.joules_with_failures, run.kg_co2e_with_failures) if failing else (run.joules, run.kg_co2e)
+    if "network_power" in cell.values:
+        joules = leaf("energy with failures", energy.energy, "J", power=scalar(outcome.power), seconds=seconds)
+        carbon = leaf("carbon with failures", energy.carbon, "kg", energy=scalar(joules), intensity=carbon.inputs["intensity"])
+    hours = leaf("gpu hours with failures", cost.gpu_hours, "h", gpus=outcome.gpus, seconds=seconds)
+    width = widened(group, 0)
+    days_low, days_high = banded(seconds / 86400.0, *width)[:2] if width else (None, None)
+    usd_low, usd_high = banded(usd, *width)[:2] if width else (None, None)
+    cost_term = run.usd_with_failures if failing else run.usd
+    return RunCost(
+        days=data["days"],
+        usd=data["usd"],
+        days_with_failures=seconds / 86400.0,
+        days_low=days_low,
+        days_high=days_high,
+        gpu_hours_with_failures=scalar(hours),
+        usd_with_failures=number(cost_term.value),
+        usd_low=usd_low,
+        usd_high=usd_high,
+        energy_with_failures=scalar(joules),
+        mwh_with_failures=scalar(joules) / 3.6e9,
+        carbon_with_failures=scalar(carbon) / 1e3,
+    ), [*run.failures.trees()[:1], run.seconds, hours, cost_term, joules, carbon]  # fmt: skip

@@ -1,0 +1,101 @@
+"""The price of each accelerator of a comparison, what bandwidth and arithmetic cost by it, and whether prices can be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from ironlaw.catalog.records import Price
+from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.bind.money import find_price, price_if_known
+from ironlaw.estimate.wires import nic_rate
+from ironlaw.job import PRECISIONS
+from ironlaw.law import cost, kernels
+from ironlaw.question.assumptions import Assumptions
+from ironlaw.question.defaults import PRICE_DAYS
+from ironlaw.questions.compare.candidates import Hardware, Prices
+from ironlaw.questions.textbook.three_roof import Device
+from ironlaw.terms import Term, leaf, plain
+
+TERA, PETA, HOUR = 1e12, 1e15, 3600.0
+
+
+def bind_hardware(name: str, values: Mapping[str, Any], folders: tuple[str, ...]) -> Hardware:
+    """An accelerator with its cluster, its price and the roofs of the three-roof model."""
+    precision = values.get("precision") or bind_precision(name, folders)
+    given = {option: values[option] for option in ("node", "fabric", "scale_up_size", "nic_bandwidth") if option in values}
+    cluster = cluster_of({**given, "on": name, "precision": precision}, folders, [])
+    notes: Assumptions = []
+    asked = values["price"].get(name)
+    price = price_if_known(asked, cluster, folders, notes)
+    record = None if isinstance(asked, (int, float)) or math.isnan(price.value) else find_price(asked, cluster, folders)
+    accelerator = cluster.accelerator
+    dense_peak = accelerator.peak[PRECISIONS[precision].peak]
+    device = Device(
+        name=name,
+        peak=values["peak"].get(name, dense_peak),
+        bandwidth=values["bandwidth"].get(name, accelerator.hbm_bandwidth),
+        nic=values["nic"].get(name, nic_rate(cluster)),
+        capacity=accelerator.memory_capacity,
+    )
+    prices, terms = _price_resources(device, price)
+    above = plain(device.peak) / plain(dense_peak)
+    return Hardware(
+        name=name,
+        cluster=cluster,
+        device=device,
+        dense_peak=plain(dense_peak),
+        price=price,
+        record=record,
+        prices=prices,
+        terms=tuple(terms),
+        assumptions=tuple({**item, "name": f"{name} {item['name']}"} for item in notes),
+        warnings=(f"--peak of {name} is {above:.2f} times its dense peak: no kernel is that fast",) if above > 1.0 else (),
+    )
+
+
+def _price_resources(device: Device, price: Any) -> tuple[Prices, list[Term]]:
+    """What bandwidth and arithmetic cost, with their Terms."""
+    name = device.name
+    bandwidth = leaf(f"{name} price of HBM bandwidth", cost.per_bandwidth, "USD/B", price=price, bandwidth=device.bandwidth)
+    arithmetic = leaf(f"{name} price of arithmetic", cost.per_flop, "USD/FLOP", price=price, peak=device.peak)
+    balance = leaf(f"{name} machine balance", kernels.ridge_point, "FLOP/B", peak=device.peak, bandwidth=device.bandwidth)
+    prices = Prices(
+        usd_per_gpu_hour=plain(price) * HOUR,
+        usd_per_tbs_hour=float(bandwidth.value) * HOUR * TERA,
+        usd_per_pflops_hour=float(arithmetic.value) * HOUR * PETA,
+        machine_balance=float(balance.value),
+    )
+    return prices, [bandwidth, arithmetic, balance]
+
+
+def price_warnings(hardware: Sequence[Hardware]) -> list[str]:
+    """One warning where the compared prices are of different terms, providers or times, or some are not known."""
+    listed = [(one.name, one.record) for one in hardware if one.record is not None]
+    reasons = _differences(listed)
+    given = [one.name for one in hardware if one.record is None and not math.isnan(one.prices.usd_per_gpu_hour)]
+    if given and listed:
+        reasons.append(f"of {', '.join(given)} given, of the others from the catalogue")
+    unknown = [one.name for one in hardware if math.isnan(one.prices.usd_per_gpu_hour)]
+    lines = [f"no price of {', '.join(unknown)} is known: give --price {unknown[0]}=USD"] if unknown else []
+    if reasons and len(hardware) > 1:
+        lines.insert(0, f"the prices are not comparable: {', '.join(reasons)}: give --price A=USD,B=USD")
+    return lines
+
+
+def _differences(listed: Sequence[tuple[str, Price]]) -> list[str]:
+    """In what the prices of the catalogue differ."""
+    reasons = []
+    for what in ("term", "provider"):
+        by_value: dict[str, list[str]] = {}
+        for name, price in listed:
+            by_value.setdefault(getattr(price, what), []).append(name)
+        if len(by_value) > 1:
+            of = "; ".join(f"{value} for {', '.join(names)}" for value, names in by_value.items())
+            reasons.append(f"{what}s differ ({of})")
+    days = sorted(date.fromisoformat(price.date) for _, price in listed)
+    if days and (days[-1] - days[0]).days > PRICE_DAYS:
+        reasons.append(f"dates are {(days[-1] - days[0]).days} days apart ({days[0]} to {days[-1]})")
+    return reasons

@@ -1,0 +1,86 @@
+"""Answer ``ironlaw elastic``: what to run with less, how many spare nodes are worth their price, and whether spot machines are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ironlaw.errors import QuestionError
+from ironlaw.questions.answer import Answer, Table, filled_columns, need, read
+from ironlaw.questions.elastic import less, spares, spot
+from ironlaw.questions.elastic.base import Base, bind_base
+from ironlaw.questions.elastic.options import OPTIONS
+from ironlaw.terms import Term
+
+SPOT = ("spot_mttf", "spot_rate", "notice", "replacement_time")
+
+
+def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+    """Answer a question about fewer accelerators; QuestionError where its options contradict each other."""
+    values = read(options, OPTIONS, "elastic")
+    need(values, "model", "on", "gpus")
+    _refuse(values)
+    base = bind_base(values, folders)
+    if not bool(base.group.memory.fits[0]):
+        return _say_no(base)
+    losses = values.get("lost") or less.default_losses(base)
+    if not losses:
+        raise QuestionError(f"--gpus {base.gpus:g}: nothing is left with one less; give more accelerators")
+    lefts = [base.gpus - less.count_lost(base, loss) for loss in losses]
+    if "repair_time" in values:
+        lefts += spares.lefts(base, values["repair_time"])
+    base.tabulate(lefts)
+    found = [less.after(base, loss) for loss in losses]
+    rows = [less.loss_row(base, one) for one in found]
+    headline = [less.full_sentence(base), *(less.sentence(base, one) for one in found), less.batch_sentence(base)]
+    terms: list[Term] = [base.group.throughput["tokens_per_second"], *(term for one in found for term in less.terms_of(one))]
+    kept = [less.kept_row(base, one) for one in found]
+    tables = [
+        Table("losses", "The best plan with what is left", less.LOSSES, rows),
+        Table("kept", "Parallel sizes kept: only data parallelism shrinks", filled_columns(less.KEPT, kept), kept),
+    ]
+    warnings = list(base.group.warnings)
+    if "repair_time" in values:
+        answer = spares.compare(base, values["repair_time"], values.get("spares"))
+        headline, tables, terms = [*headline, *answer.headline], [*tables, *answer.tables], [*terms, *answer.terms]
+        warnings += answer.warnings
+    if "spot_price" in values:
+        paid = spot.compare(base, values, folders)
+        headline, tables, terms = [*headline, *paid.headline], [*tables, *paid.tables], [*terms, *paid.terms]
+        warnings += paid.warnings
+    return Answer(
+        title=less.title(base),
+        headline=headline,
+        tables=tables,
+        terms=terms,
+        values={"gpus": base.gpus, "tokens_per_second": base.rate, "global_batch_size": base.batch},
+        assumptions=base.assumptions,
+        warnings=warnings,
+        feasible=all(one.best is not None for one in found),
+        folders=folders,
+    )
+
+
+def _refuse(values: Mapping[str, Any]) -> None:
+    """Refuse options that need another option, or contradict each other."""
+    if "spares" in values and "repair_time" not in values:
+        raise QuestionError("--spares has no effect without --repair-time: give both")
+    for name in SPOT:
+        if name in values and "spot_price" not in values:
+            raise QuestionError(f"--{name.replace('_', '-')} has no effect without --spot-price: give both")
+    if "spot_mttf" in values and "spot_rate" in values:
+        raise QuestionError("give --spot-mttf or --spot-rate, not both")
+    if "spot_price" in values and not {"spot_mttf", "spot_rate"} & set(values):
+        raise QuestionError("--spot-price needs --spot-mttf or --spot-rate: how often a spot machine is taken away")
+
+
+def _say_no(base: Base) -> Answer:
+    """The answer where no plan fits all accelerators."""
+    return Answer(
+        title=less.title(base),
+        headline=[f"no: no plan fits all {base.gpus:,.0f} accelerators, so none fits fewer"],
+        assumptions=base.assumptions,
+        warnings=base.group.warnings,
+        feasible=False,
+        folders=base.group.folders,
+    )

@@ -1,0 +1,90 @@
+"""Options of ``ironlaw elastic``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from ironlaw import units
+from ironlaw.errors import ValueRangeError
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, duration, one_of, positive, price
+from ironlaw.question.readers import list_of
+
+MOST_LOSSES = 12
+MOST_SPARES = 1024.0
+_COUNT_OF = re.compile(r"([0-9]{1,6})\s*(node|rack|domain)s?", re.ASCII)
+_FRACTION = re.compile(r"([0-9]{1,4})/([0-9]{1,4})", re.ASCII)
+
+
+class Loss(NamedTuple):
+    """Accelerators that are lost: so many of a unit, or a share of all."""
+
+    written: str
+    number: float
+    unit: str  # accelerator, node, rack or share
+
+
+def loss(value: Any, flag: str) -> Loss:
+    """Read what is lost: 8 (accelerators), 2nodes, 1rack, 33% or 1/3.
+
+    >>> loss("2nodes", "--lost"), loss("1/4", "--lost")
+    (Loss(written='2nodes', number=2.0, unit='node'), Loss(written='1/4', number=0.25, unit='share'))
+    """
+    text = str(value).strip().lower()
+    if match := _COUNT_OF.fullmatch(text):
+        unit = "rack" if match[2] == "domain" else match[2]
+        return Loss(text, units.parse_whole(match[1], flag), unit)
+    fraction = _FRACTION.fullmatch(text)
+    if fraction or text.endswith("%"):
+        share = units.parse(text, "1", flag) if not fraction else int(fraction[1]) / max(int(fraction[2]), 1)
+        if not 0.0 < share < 1.0:
+            raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be a share above 0 and below all")
+        return Loss(text, share, "share")
+    if units.bare_number(text) is None:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)!r}, must be accelerators such as 8, or 2nodes, 1rack, 33%, 1/3")
+    return Loss(text, units.parse_whole(value, flag), "accelerator")
+
+
+def losses(value: Any, flag: str) -> tuple[Loss, ...]:
+    """Read a comma list of losses, each once."""
+    found = tuple(dict.fromkeys(list_of(loss)(value, flag)))
+    if len(found) > MOST_LOSSES:
+        raise ValueRangeError(f"{flag} lists {len(found)} losses, must be at most {MOST_LOSSES}")
+    return found
+
+
+def _spares(value: Any, flag: str) -> float:
+    number = units.parse_whole(value, flag, least=0)
+    if number > MOST_SPARES:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be at most {MOST_SPARES:g} nodes")
+    return number
+
+
+def spares(value: Any, flag: str) -> tuple[float, ...]:
+    """Read a comma list of numbers of spare nodes: sorted, each once."""
+    return tuple(sorted(set(list_of(_spares)(value, flag))))
+
+
+OPTIONS: dict[str, Option] = {
+    **ESTIMATE,
+    "lost": Option(losses, "accelerators, nodes, racks or shares to lose, comma separated (default: 1node,1rack,1/3)", "8,2nodes,33%"),
+    "batch": Option(
+        one_of(("keep", "scale")),
+        "keep the global batch, by more accumulation, or scale it with the accelerators (default: keep)",
+        "keep|scale",
+    ),
+    "repair_time": Option(duration, "repair time of a failed node: also compares spare nodes, waiting and running on less", "TIME"),
+    "spares": Option(spares, "with --repair-time: spare nodes to compare (default: 0,1,2,4 and the best number)", "LIST"),
+    "spot_price": Option(price, "price of interruptible machines: USD per accelerator hour, or provider/term", "PRICE"),
+    "spot_mttf": Option(duration, "mean time between interruptions of one spot accelerator, such as 20000h", "TIME"),
+    "spot_rate": Option(positive("1"), "interruptions of one spot node per hour, such as 0.01, instead of --spot-mttf", "X"),
+    "notice": Option(duration, "warning before an interruption, such as 2min: long enough, it saves a checkpoint (default: none)", "TIME"),
+    "replacement_time": Option(duration, "time to get another spot machine after an interruption (default: none)", "TIME"),
+}
+EXAMPLES = """\
+  ironlaw elastic llama-3-8b --on h100-sxm --gpus 128 --global-batch-size 512
+  ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --lost 8,2nodes,33% --batch scale
+  ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --tokens 2T --repair-time 24h --spares 0,1,2,4
+  ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --tokens 2T --spot-price 1.5 --spot-rate 0.002 --notice 2min
+"""

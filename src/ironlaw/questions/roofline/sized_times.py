@@ -1,0 +1,109 @@
+"""Measured times by size, as ``roofline --scaling`` takes them: written in the command, or columns of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ironlaw.errors import InputError, UnknownNameError, ValueRangeError
+from ironlaw.question.options import duration, positive
+
+COLUMNS = ("size", "time", "p99", "allocated", "reserved")
+FORM = "SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]], such as 1:10ms,1.5:14ms, or a CSV file with columns size and time"
+MOST_LINES = 1_000_000  # of a CSV file
+
+
+@dataclass(frozen=True)
+class SizedTimes:
+    """What was measured at one size: times of steps, and the peaks of the allocator."""
+
+    size: float
+    times: tuple[float, ...]
+    p99: float | None = None  # given; None: of the times
+    allocated: float | None = None
+    reserved: float | None = None
+
+
+def read_sized_times(value: Any, flag: str) -> tuple[SizedTimes, ...]:
+    """Measurements by size, smallest first: a text, the path of a CSV file, or pairs from Python; at least two sizes."""
+    if isinstance(value, str) and value.strip().lower().endswith(".csv"):
+        points = _read_file(value.strip(), flag)
+    else:
+        items = value.split(",") if isinstance(value, str) else value
+        points = [_read_item(item, flag) for item in items]
+    merged = _merge(points)
+    if len(merged) < 2:
+        raise ValueRangeError(f"{flag} must have at least two different sizes: {FORM}")
+    return merged
+
+
+def _merge(points: Iterable[SizedTimes]) -> tuple[SizedTimes, ...]:
+    """One entry for each size: all its times, and the highest of its peaks."""
+    by_size: dict[float, SizedTimes] = {}
+    for point in points:
+        known = by_size.get(point.size)
+        if known is None:
+            by_size[point.size] = point
+            continue
+        by_size[point.size] = replace(
+            known, times=known.times + point.times, p99=_highest(known.p99, point.p99),
+            allocated=_highest(known.allocated, point.allocated), reserved=_highest(known.reserved, point.reserved),
+        )  # fmt: skip
+    return tuple(by_size[size] for size in sorted(by_size))
+
+
+def _highest(*values: float | None) -> float | None:
+    """The highest of the values that are known."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def _read_item(item: Any, flag: str) -> SizedTimes:
+    """One item of the list: a text with colons, a pair of size and seconds, or a measurement that was read before."""
+    if isinstance(item, SizedTimes):
+        return item
+    if not isinstance(item, str):
+        size, seconds = item
+        return SizedTimes(positive("1")(size, flag), (duration(f"{seconds}s", flag),))
+    fields = [field.strip() for field in item.split(":")]
+    if not 2 <= len(fields) <= 4:
+        raise ValueRangeError(f"{flag} is {item}, must be {FORM}")
+    times = tuple(duration(time.strip(), flag) for time in fields[1].split("|"))
+    memory = [positive("B")(field, flag) for field in fields[2:]]
+    return _checked(SizedTimes(positive("1")(fields[0], flag), times, None, *memory), flag)
+
+
+def _checked(point: SizedTimes, where: str) -> SizedTimes:
+    """Refuse an allocator that reserves less than it gives out."""
+    if point.allocated is not None and point.reserved is not None and point.reserved < point.allocated:
+        raise ValueRangeError(f"{where}: at size {point.size:g} less is reserved than allocated: give ALLOCATED first, then RESERVED")
+    return point
+
+
+def _read_file(path: str, flag: str) -> list[SizedTimes]:
+    """The lines of a CSV file: columns size and time; p99, allocated and reserved where they were recorded."""
+    try:
+        with Path(os.path.expanduser(path)).open(encoding="utf-8-sig", newline="") as file:
+            lines = [line for line, _ in zip(csv.DictReader(file), range(MOST_LINES + 1), strict=False)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{flag} {path}: {getattr(error, 'strerror', None) or 'not a CSV text file'}") from None
+    if len(lines) > MOST_LINES:
+        raise InputError(f"{flag} {path}: more than {MOST_LINES:,} lines")
+    return [_read_line(line, f"line {number} of {path}") for number, line in enumerate(lines, 2)]
+
+
+def _read_line(line: Mapping[Any, Any], where: str) -> SizedTimes:
+    """One line of a CSV file."""
+    given = {str(key).strip().lower(): value.strip() for key, value in line.items() if isinstance(value, str) and value.strip()}
+    for key in given:
+        if key not in COLUMNS:
+            raise UnknownNameError("column", key, COLUMNS, where)
+    if missing := [name for name in ("size", "time") if name not in given]:
+        raise InputError(f"{where}: the column {missing[0]} is empty or missing")
+    memory = {name: positive("B")(given[name], f"{name} in {where}") for name in ("allocated", "reserved") if name in given}
+    p99 = duration(given["p99"], f"p99 in {where}") if "p99" in given else None
+    size, time = positive("1")(given["size"], f"size in {where}"), duration(given["time"], f"time in {where}")
+    return _checked(SizedTimes(size, (time,), p99, **memory), where)
