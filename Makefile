@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate test test-all lint types test-quick test-slow test-torch numbers bench bench-check bench-rivals docs same-answers clean
+.PHONY: estimate test test-all lint types test-quick test-slow test-torch numbers bench bench-check bench-rivals docs schemas same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
@@ -59,7 +59,13 @@ same-answers: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/same_answers.py since $(BASE)
 
 docs: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python tools/stub.py
+	$(BIN)/python tools/notebooks.py
 	$(BIN)/python tools/docs.py
+
+# The JSON Schemas of all verbs, from a thousand answers; minutes.
+schemas: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python tools/schemas.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -44,7 +44,9 @@ MAY_IMPORT = {
     "validate": {"launch", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     "search": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
     # a comparison prints the launch flags of its plans: the other edge between siblings
-    "questions": {"launch", "shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files"},
+    "questions": {
+        "launch", "shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
+    },
     "measure": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POSITIONAL = ("model", "on", "gpus")  # arguments that may come without their name, where a verb has them
 SYNONYMS = {"search": "plan"}  # further names of verbs
-NOT_FUNCTIONS = ("validate", "runs", "catalog")  # verbs that manage files and print reports
+NOT_FUNCTIONS = ("validate", "runs", "catalog", "schema")  # verbs that manage files and print reports
 
 WHOLE, NUMBER, TEXT, SWITCH = ("int", "str"), ("float", "str"), ("str",), ("bool", "str")
 TYPES: dict[Any, tuple[str, ...]] = {  # reader of an option -> the types that it takes; of other readers: any

@@ -162,3 +162,27 @@ def test_the_catalogue_lists_a_kind_with_what_each_is(ask, kind):
 def test_the_list_of_frameworks_tells_them_apart(ask):
     out = ask("catalog", "list", "frameworks")[1]
     assert "torchtitan, eager" in out and "torchtitan with torch.compile" in out
+
+
+def test_an_estimate_takes_lists_and_ranges_of_counts(ask):
+    status, out, _ = ask(*ASK[:5], "8..32", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert status == 0 and [row["gpus"] for row in rows] == ["8", "16", "32"]
+    assert len(ask(*ASK, "--tp", "1,2,4")[1].splitlines()) == 3
+    status, out, err = ask(*ASK[:5], "8,16", "--tp", "1,2,4")
+    assert (status, out) == (2, "") and "columns must have one length" in err
+    for words in (["--gpus", "16..8"], ["--gpus", "1..2..3"], ["--gpus", "8,,16"]):
+        assert ask(*ASK[:4], *words)[0] == 2
+
+
+@pytest.mark.parametrize("verb", ["money", "lessons", "data"])
+def test_a_verb_for_one_count_says_who_takes_several(ask, verb):
+    status, out, err = ask(verb, "llama-3-8b", "--on", "h100-sxm", "--gpus", "8,16", "--tokens", "1T")
+    assert (status, out) == (2, "") and "estimate, plan and sweep take several" in err
+
+
+def test_ranges_are_the_same_in_every_verb_with_several_counts(ask):
+    for verb, more in (("goodput", ["--work", "54days", "--parameters", "405B"]), ("sweep", ["llama-3-8b", "--tokens", "1T"])):
+        by_range = ask(verb, *more, "--on", "h100-sxm", "--gpus", "8..32", "--format", "csv")
+        assert by_range == ask(verb, *more, "--on", "h100-sxm", "--gpus", "8,16,32", "--format", "csv")
+        assert by_range[0] == 0

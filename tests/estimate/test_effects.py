@@ -336,7 +336,7 @@ def test_rows_are_quantised_where_they_start():
 @pytest.mark.parametrize(
     ("model", "change", "words"),
     [
-        ("deepseek-v3", {"precision": "bf16"}, "needs --precision fp8, .*; got bf16"),
+        ("deepseek-v3", {"precision": "bf16"}, "needs precision fp8, .*; got bf16"),
         ("deepseek-v3", {"ep": 1}, "ep 1"),
         ("llama-3-8b", {"ep": 1}, "no experts"),
     ],

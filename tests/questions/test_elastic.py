@@ -156,6 +156,23 @@ class TestSpares:
         for spares in (0.0, 1.0, 2.0, 4.0):
             assert rates[spares, "run on fewer"] >= rates[spares, "wait for repair"]
 
+    def test_running_on_fewer_is_the_mean_of_the_smaller_runs(self):
+        """Without spares, from the estimates: one node down of eight, then two, and so on; a pause where a repair lets the job grow."""
+        asked = {**SMALL, "tokens": "1T", "mttf": "2000h", "price": 3.0}
+        answer = elastic(**asked, lost="1node", repair_time="24h", spares="0")
+        pause = 1000.0 + 14 * 8.0303e9 / (64 * 0.15e9)
+        used, states, weight = 64, [], 1.0
+        for down in range(8):
+            now = max((n for n in range(8, 65 - 8 * down, 8) if rate_of(n)), key=rate_of)
+            run = ironlaw.estimate(**{**asked, "gpus": now}).groups[0].run
+            between = 1.0 - pause * down / (24 * 3600.0) if down and now != used else 1.0
+            states.append((weight, rate_of(now) * float(run.failures.goodput.value[0]) * between))
+            weight *= now / 8 * 24.0 / ((2000.0 / 8) * (down + 1))
+            used = now
+        mean = sum(w * rate for w, rate in states) / (sum(w for w, _ in states) + weight)
+        row = next(row for row in answer["spares"] if (row["spares"], row["policy"]) == (0.0, "run on fewer"))
+        assert row["tokens_per_second"] == pytest.approx(mean, rel=2e-3)
+
     def test_with_many_spares_the_goodput_is_that_of_failures_alone(self, spared):
         run = ironlaw.estimate(**RUN).groups[0].run
         last = next(row for row in spared["spares"] if row["spares"] == 8.0)

@@ -11,6 +11,7 @@ import click
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Schema
+from ironlaw.cli.complete import complete_every_record, complete_kinds
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import Form, read_form, tables_text
 from ironlaw.errors import QuestionError, UnknownNameError
@@ -30,7 +31,7 @@ LISTS = ("terms", "options")  # what else has a list: the names of explained ter
 
 
 @command.command("list", cls=AnswerCommand)
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=complete_kinds)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--format", "how", metavar="HOW", help="table, json, csv or markdown (default: table)")
 @click.pass_obj
@@ -126,7 +127,7 @@ def _read_kind(kind: str | None) -> str | None:
 
 
 @command.command("show", cls=AnswerCommand)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_every_record)
 @click.option("--kind", metavar="KIND", help="kind of record, where several have the name")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @click.option("--format", "how", metavar="HOW", help="table or json (default: table)")

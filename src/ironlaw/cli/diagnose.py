@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ironlaw.cli.cite import write_cited
+from ironlaw.cli.complete import complete_files
 from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
@@ -28,7 +29,7 @@ Examples:
 
 
 @click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, metavar="FILE|FOLDER...")
+@click.argument("files", nargs=-1, metavar="FILE|FOLDER...", shell_complete=complete_files)
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )

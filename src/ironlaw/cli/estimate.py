@@ -10,11 +10,13 @@ import click
 
 from ironlaw import files
 from ironlaw.cli.cite import write_cited
+from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.question.options import OPTIONS
+from ironlaw.question.readers import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +34,14 @@ Examples:
   ironlaw estimate path/to/config.json --on a100-sxm-80gb --gpus 64 --tp 8 --pp 4 --explain "pipeline bubble"
   ironlaw estimate hidden_size=2048,num_hidden_layers=24,num_attention_heads=16,vocab_size=50257 --on rtx-4090 --gpus 1
   ironlaw estimate run.toml --json
+  ironlaw estimate llama-3-70b --on h100-sxm --gpus 64..512 --format csv     (64, 128, 256 and 512, a row each)
   ironlaw estimate train_gpt.sh --on h100-sxm --gpus 64      (a Megatron-LM launch script)
   ironlaw estimate --rows runs.csv
 """
 
 
 @click.command("estimate", cls=GroupedCommand, own="Input", epilog=_EXAMPLES)
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete_records("models", files=True))
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
 @click.option("--plan", "held", metavar="FILE", help="hold the plan of an answer (--json) and change only the options given")
 def command(
@@ -60,7 +63,7 @@ def command(
     catalog = given_folders(catalog)
     if cite and rows is not None:
         raise QuestionError("--cite asks one question, --rows asks many: leave one out")
-    options = {name: value for name, value in flags.items() if value is not None}
+    options = columns_of({name: value for name, value in flags.items() if value is not None})
     if held is not None:
         if rows is not None:
             raise QuestionError("--plan asks one answer again, --rows asks many questions: leave one out")
@@ -105,7 +108,8 @@ def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None
     from ironlaw.launch import readers
     from ironlaw.question.options import whole
 
-    launched = readers.read_launch_file(path, int(whole(flags["gpus"], "--gpus")) if "gpus" in flags else None, flags.get("on"))
+    ranks = int(whole(flags["gpus"], "--gpus")) if "gpus" in flags and not isinstance(flags["gpus"], list) else None
+    launched = readers.read_launch_file(path, ranks, flags.get("on"))
     for rule in launched[1] if launched else ():
         click.echo(f"ironlaw: {path.name}: {rule}", err=True)
     return launched[0] if launched else None
@@ -162,7 +166,7 @@ def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[floa
     if form.name != "table":
         from ironlaw.report.tables import estimate_answer
 
-        return tables_text(estimate_answer(estimate), form)
+        return tables_text(estimate_answer(estimate, form.name == "csv"), form)
     from ironlaw.report.estimate import page, row_line
 
     if estimate.rows > 1:
@@ -232,4 +236,5 @@ def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
     return estimate_row(estimate, index)
 
 
-command.params += [*flags_of(OPTIONS), explain_flag(), *form_flags(cite=True), catalog_flag()]
+_GPUS = OPTIONS["gpus"].replace(help="total accelerators: N, a list, or LO..HI, which doubles; a row for each", metavar="N|A,B|LO..HI")
+command.params += [*flags_of({**OPTIONS, "gpus": _GPUS}), explain_flag(), *form_flags(cite=True), catalog_flag()]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ironlaw.cli.cite import cite_flag
+from ironlaw.cli.complete import complete_forms, completer_of
 from ironlaw.errors import QuestionError
 from ironlaw.question.options import Option
 from ironlaw.question.synonyms import is_synonym, stands_alone
@@ -17,7 +18,8 @@ _SWITCH_WORDS = ("on", "off", "yes", "no", "true", "false", "1", "0", "y", "n")
 
 def flag_of(name: str, option: Option) -> click.Option:
     """The flag of one option: ``--global-batch-size`` of ``global_batch_size``."""
-    return click.Option([f"--{name.replace('_', '-')}", name], metavar=option.metavar, help=option.help)
+    flags = [f"--{name.replace('_', '-')}", name]
+    return click.Option(flags, metavar=option.metavar, help=option.help, shell_complete=completer_of(name, option))
 
 
 def flags_of(options: Mapping[str, Option], without: Sequence[str] = ("model",)) -> list[click.Parameter]:
@@ -38,6 +40,7 @@ def form_flags(cite: bool = False) -> list[click.Parameter]:
         click.Option(
             ["--format", "how"],
             metavar="HOW",
+            shell_complete=complete_forms,
             help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
         click.Option(["--short"], is_flag=True, help="print only the first lines of the page"),

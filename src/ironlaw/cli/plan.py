@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ironlaw.cli.cite import write_cited
+from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
@@ -35,7 +36,7 @@ Examples:
 
 
 @click.command("plan", cls=GroupedCommand, own="Search", epilog=_EXAMPLES)
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete_records("models", files=True))
 @click.option("--describe-space", is_flag=True, help="print the axes, their values and the number of meshes; search nothing")
 @click.option("--csv", "csv_file", is_flag=False, flag_value="-", metavar="[FILE]", help="write the listed plans as CSV, or print it")
 @click.option("--parquet", "parquet_file", metavar="FILE", help="write the listed plans as Parquet (needs pyarrow)")

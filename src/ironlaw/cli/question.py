@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ironlaw.cli.cite import write_cited
+from ironlaw.cli.complete import completer_of
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
@@ -56,7 +57,13 @@ def question_command(
         return answer.exit_status
 
     params: list[click.Parameter] = [
-        click.Argument([name], required=False, metavar=None if name == "model" else options[name].metavar) for name in arguments
+        click.Argument(
+            [name],
+            required=False,
+            metavar=None if name == "model" else options[name].metavar,
+            shell_complete=completer_of(name, options[name]),
+        )
+        for name in arguments
     ]
     params += [*flags_of(options, arguments), explain_flag(), *form_flags(cite=True), catalog_flag()]
     epilog = "\b\nExamples:\n" + examples

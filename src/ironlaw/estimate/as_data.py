@@ -117,6 +117,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *_rate_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),
+        *_sharding_warning(group, at),
         *_failure_warning(group, at),
         *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
@@ -156,6 +157,19 @@ def _offload_warning(group: Group, at: int) -> list[str]:
         f"this plan keeps the optimizer in host memory, which takes {units.show(costs, 's')} of each step ({costs / step:.1%});"
         " --offload none asks for a plan without it"
     ]
+
+
+def _sharding_warning(group: Group, at: int) -> list[str]:
+    """Warn where ZeRO 3 gathers more at once than it shards, so that ZeRO 2 may need less memory."""
+    shards = (number(group.plan.shard_ranks, at) or 1.0) - 1.0
+    if number(group.plan.zero, at) != 3 or not shards:
+        return []
+    held = {term.name: number(term.value, at) or 0.0 for term in group.memory.tree["allocated"].parts}
+    gathered, sharded = held.get("gather buffers", 0.0), held.get("weights", 0.0) * shards
+    if gathered <= sharded:
+        return []
+    sizes = [units.show(size, "B") for size in (gathered, sharded)]
+    return [f"zero 3 gathers {sizes[0]} of whole weights and gradients at once and saves {sizes[1]} of weights: zero 2 may need less"]
 
 
 def _margin_warning(group: Group, at: int) -> list[str]:

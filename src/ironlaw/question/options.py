@@ -50,6 +50,9 @@ def model(value: Any, flag: str) -> Any:
     return text(value, flag)
 
 
+CHOICES: dict[Callable[[Any, str], Any], tuple[str, ...]] = {}  # of readers of one name, for the completion of a shell
+
+
 def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
     """Make a reader of one name of ``choices``."""
 
@@ -60,6 +63,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
             raise UnknownNameError(flag, str(value), choices)
         return name
 
+    CHOICES[read] = choices
     return read
 
 
@@ -75,6 +79,13 @@ def one_name(value: Any, flag: str) -> str:
     if "," in name:
         raise QuestionError(f"{flag} is {name}: one name is asked for here; ironlaw plan and ironlaw compare take several")
     return name
+
+
+def one_count(value: Any, flag: str) -> float:
+    """Read one count of accelerators; several are compared by other verbs."""
+    if isinstance(value, str) and ("," in value or ".." in value):
+        raise QuestionError(f"{flag} is {units.shorten(value)}: one number is asked for here; estimate, plan and sweep take several")
+    return whole(value, flag)
 
 
 def price(value: Any, flag: str) -> Any:
@@ -196,7 +207,7 @@ OPTIONS: dict[str, Option] = {
     # --- the hardware
     "model": Option(model, "model: a catalogue name, a config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
     "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR"),
-    "gpus": Option(whole, "total accelerators", column=True),
+    "gpus": Option(one_count, "total accelerators", column=True),
     "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
     "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
     "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),

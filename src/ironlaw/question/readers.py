@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
-from ironlaw.question.options import duration, positive, text
+from ironlaw.question.options import OPTIONS, duration, positive, text, whole
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
@@ -27,6 +27,21 @@ def list_of(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], tuple[Any
 
 
 names = list_of(text)
+
+
+def counts(value: Any, flag: str) -> tuple[float, ...]:
+    """Read counts: ``64``; a list ``64,96,128``; or ``64..512``, which doubles from the first to the last.
+
+    >>> counts("64..512", "--gpus"), counts("8,12", "--gpus"), counts("96..400", "--gpus")
+    ((64.0, 128.0, 256.0, 512.0), (8.0, 12.0), (96.0, 192.0, 384.0, 400.0))
+    """
+    first, dots, last = value.partition("..") if isinstance(value, str) else (value, "", "")
+    if not dots:
+        return tuple(dict.fromkeys(list_of(whole)(value, flag)))
+    low, high = whole(first, flag), whole(last, flag)
+    if low > high:
+        raise ValueRangeError(f"{flag} is {value}: the range ends before it begins")
+    return (*(low * 2.0**i for i in range(50) if low * 2.0**i < high), high)
 
 
 def by_name(reader: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
@@ -121,3 +136,24 @@ def amount(value: Any, flag: str) -> float:
     if not 0 < number <= 1e15:
         raise ValueRangeError(f"{flag} is {value}, must be more than 0 and at most 1e15")
     return number
+
+
+def columns_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a command line with the comma lists of columns as lists: ``--gpus 64..512``, ``--tp 1,2,4``; row i takes each i-th.
+
+    >>> columns_of({"gpus": "8..32", "tp": "1,2,4", "seq_len": "4k"})
+    {'gpus': [8.0, 16.0, 32.0], 'tp': ['1', '2', '4'], 'seq_len': '4k'}
+    """
+    read: dict[str, Any] = {}
+    for name, value in options.items():
+        several = isinstance(value, str) and OPTIONS[name].column and name not in _WORDS
+        if several and name == "gpus" and ("," in value or ".." in value):
+            read[name] = list(counts(value, "--gpus"))
+        elif several and "," in value:
+            read[name] = [item.strip() for item in value.split(",")]
+        else:
+            read[name] = value
+    return read
+
+
+_WORDS = ("recompute", "overlap", "offload")  # columns whose single value may have commas

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.estimate.as_data import bound_data, memory_data, number, plan_data, run_data, warnings
 from ironlaw.estimate.bands import step_band
-from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.report import estimate as pages
 from ironlaw.report.terminal import Ink
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
-_UNITS = (("_seconds", "s"), ("seconds", "s"), ("_bytes", "B"), ("bytes", "B"), ("_per_second", "1/s"), ("share", "%"), ("mfu", "%"))
+_UNITS = (("_seconds", "s"), ("seconds", "s"), ("_bytes", "B"), ("bytes", "B"), ("share", "%"), ("mfu", "%"))
 _PLAN = (
     "model", "accelerator", "gpus", "node", "framework", "precision", "global_batch_size", "micro_batch_size", "seq_len", "tp", "pp",
     "vpp", "cp", "ep", "dp", "zero", "recompute",
@@ -47,10 +48,11 @@ def estimate_row(estimate: Estimate, index: int) -> dict[str, Any]:
     }
 
 
-def estimate_answer(estimate: Estimate) -> Answer:
+def estimate_answer(estimate: Estimate, every_column: bool = True) -> Answer:
     """An estimate as tables: its rows; of a single row also the parts of the step and of the memory."""
     rows = range(estimate.rows)
-    tables = [rows_table("estimates", "Estimates", [estimate_row(estimate, i) for i in rows])]
+    table = rows_table("estimates", "Estimates", [estimate_row(estimate, i) for i in rows])
+    tables = [table if every_column else replace(table, columns=filled_columns(table.columns, table.rows))]
     group, at = estimate.place_of(0)
     ink = Ink(False)
     if estimate.rows > 1 or number(group.step.tree.value, at) is None:

@@ -144,9 +144,9 @@ def test_latent_attention_has_adapters_on_all_its_projections():
         ({"lora_targets": "qkv,q"}, QuestionError, "already contains q, k, v"),
         ({"lora_targets": "q", "model": "deepseek-v2-lite", "gpus": 8, "ep": 8, "global_batch_size": 8}, UnsupportedError, "use qkv"),
         ({"lora_targets": "gate", "model": "gpt-2-xl", "seq_len": 1024}, UnsupportedError, "use fc1"),
-        ({"frozen_weights": "nf4", "lora_rank": None}, QuestionError, "--lora-rank"),
+        ({"frozen_weights": "nf4", "lora_rank": None}, QuestionError, "lora_rank"),
         ({"frozen_weights": "nf4", "precision": "fp8"}, QuestionError, "bf16"),
-        ({"frozen_weights": "fp8"}, QuestionError, "--precision fp8"),
+        ({"frozen_weights": "fp8"}, QuestionError, "precision fp8"),
         ({"frozen_weights": "int4"}, UnknownNameError, "int4"),
     ],
 )

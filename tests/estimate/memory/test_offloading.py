@@ -89,7 +89,7 @@ def test_an_unknown_host_memory_is_an_assumption():
 
 def test_a_fraction_is_a_part_of_a_whole():
     for wrong in (0, 1.5, -1):
-        with pytest.raises(ValueRangeError, match="offload-fraction"):
+        with pytest.raises(ValueRangeError, match="offload_fraction"):
             ironlaw.estimate(**ASK, offload_fraction=wrong)
 
 

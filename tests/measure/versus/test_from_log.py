@@ -12,6 +12,7 @@ from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 from ironlaw.measure.diagnose import diagnose
 from ironlaw.measure.logs import read_log
+from ironlaw.measure.logs.rates import device_of
 from ironlaw.measure.logs.reading import log_reading
 
 MIXTRAL = paths.DATA / "measured" / "megatron_mixtral_16xh100.log"
@@ -133,3 +134,40 @@ def test_a_throughput_without_its_run_is_refused():
         diagnose((), tokens_per_second="150k")
     with pytest.raises(QuestionError, match="no FILE"):
         diagnose(())
+
+
+ARGUMENTS = {
+    "tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 4, "virtual_pipeline_model_parallel_size": 5, "seq_length": 8192,
+    "micro_batch_size": 1, "bf16": True, "sequence_parallel": True, "use_distributed_optimizer": True,
+}  # fmt: skip
+LINE = (
+    " iteration {i:8d}/ 1000 | elapsed time per iteration (ms): {ms:.1f} | throughput per GPU (TFLOP/s/GPU): 306.6 |"
+    " global batch size: 256 |"
+)
+
+
+def test_a_megatron_log_at_31_percent_mfu_has_ranked_suspects(tmp_path, capsys):
+    """Everything that the log says is taken: 256 sequences of 8,192, tp 4, pp 4, vpp 5, cp 1; 306.6 / 989.4 = 31 % of the peak."""
+    flop = 256 * 8192 * (6 * 69.5e9 + 12 * 80 * 8192 * 8192)  # of Llama 3 70B
+    lines = [f"  {name} .............. {value}" for name, value in ARGUMENTS.items()]
+    lines += [LINE.format(i=10 * i, ms=1e3 * flop / (256 * 306.6e12)) for i in range(1, 12)]
+    path = write(tmp_path / "megatron.log", "using world size: 256, data-parallel size: 16", *lines)
+    words = ["diagnose", str(path), "--on", "h100-sxm"]
+    assert main(words) == 4
+    page = capsys.readouterr().out
+    assert "306.60 TFLOP/s per GPU: 31.0% of the dense peak" in page and "give --model MODEL" in page
+    assert main([*words, "--model", "llama-3-70b"]) == 4
+    page = capsys.readouterr().out
+    assert "agrees with model FLOP/s" in page and "slower than predicted" in page and "What could explain the difference" in page
+    command = next(line for line in page.splitlines() if line.startswith("every operator"))
+    for option in ("--tp 4", "--sp on", "--pp 4", "--vpp 5", "--cp 1", "--zero 1", "--seq-len 8192", "--global-batch-size 256"):
+        assert option in command
+
+
+def test_a_device_is_told_by_its_memory():
+    """torchtitan prints "NVIDIA H100 with 94.99GiB memory": of the H100 parts of the catalogue one has that much."""
+    log = read_log(paths.DATA / "measured" / "torchtitan_llama3_8b_h100.log")
+    device, source = device_of(log, None, ())
+    assert device is not None and device.name == "h100-sxm-96gb-500w" and "94.99 GiB" in source
+    log.claims["memory_capacity"] = 60 * 2.0**30  # no part has it
+    assert device_of(log, None, ())[0] is None

@@ -58,8 +58,8 @@ def options_of_run(log: Log, job: LoggedJob, model_given: bool) -> dict[str, Any
 
 
 def _options_of_megatron(arguments: Mapping[str, str]) -> dict[str, Any]:
-    """Sequence parallelism, chunks and ZeRO stage of a dump of all Megatron arguments: one that it lacks is one the version lacks."""
-    found: dict[str, Any] = {}
+    """Sequence and context parallelism, chunks and ZeRO stage of a dump of all Megatron arguments; what it lacks, the version lacks."""
+    found: dict[str, Any] = {"cp": whole(arguments.get("context_parallel_size", "")) or 1}
     if (whole(arguments["tensor_model_parallel_size"]) or 1) > 1:
         found["sp"] = arguments.get("sequence_parallel") == "True"
     if (whole(arguments["pipeline_model_parallel_size"]) or 1) > 1:

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ironlaw.catalog.load import record
+from ironlaw.catalog.load import fold_name, names, record
 from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
@@ -18,6 +18,7 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.steps import Steps, median_of
 
+SAME_MEMORY = 0.01  # between the memory that a log prints and that of a device: the driver takes a part
 AGREE = 0.03  # between the printed rate and that of the times: logs print three digits, and tools count embedding and loss differently
 
 
@@ -53,8 +54,23 @@ def device_of(log: Log, on: str | None, folders: tuple[str, ...]) -> tuple[Accel
     try:
         logged: Accelerator = record("accelerators", log.device_name, folders)
     except QuestionError as error:
-        return None, f"no MFU: {error}; give --on"
+        found = _find_by_memory(log, folders)
+        if found is None:
+            return None, f"no MFU: {error}; give --on"
+        size = log.claims["memory_capacity"] / 2.0**30
+        return found, f"device: {found.name} (the log says {log.device_name!r} with {size:.4g} GiB)"
     return logged, f"device: {logged.name} (the log says {log.device_name!r})"
+
+
+def _find_by_memory(log: Log, folders: tuple[str, ...]) -> Accelerator | None:
+    """The accelerator of the family in the log's device name whose memory is as large as the log says; None unless it is one."""
+    memory = log.claims.get("memory_capacity")
+    words = set(fold_name(log.device_name).split("-"))
+    if not memory:
+        return None
+    candidates = [record("accelerators", name, folders) for name in names("accelerators", folders) if name.split("-")[0] in words]
+    found = [device for device in candidates if abs(device.usable_memory / memory - 1.0) <= SAME_MEMORY]
+    return found[0] if len(found) == 1 else None
 
 
 def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], device: Accelerator | None) -> tuple[Rates | None, str]:

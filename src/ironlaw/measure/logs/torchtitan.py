@@ -20,7 +20,7 @@ SIGNS = (
 )
 _STEP = re.compile(r"\bstep:\s*(\d{1,12})\s")
 _FIELD = re.compile(r"\b(loss|memory|tps|tflops|mfu|data_loading\(%\)):\s*([^\s%]+)")
-_DEVICE = re.compile(r"CUDA capacity: (.{1,100}?) with [\d.]+GiB")
+_DEVICE = re.compile(r"CUDA capacity: (.{1,100}?) with ([\d.]+)GiB")
 _PEAK = re.compile(r"Peak FLOPS used for computing MFU: ([\d.e+]+)")
 _UNKNOWN = re.compile(r"Peak flops undefined for: (.{1,100}?), fallback to (\S+)")
 _BUILD = re.compile(r"Building (\S+) (\S+) with \w+\((.*)\)")
@@ -76,6 +76,7 @@ def _read_info(line: str, notes: Notes) -> None:
     """Read what a line says of the device, the model and the training arguments."""
     if match := _DEVICE.search(line):
         notes.device_name = notes.device_name or match[1][:200]
+        notes.claims.setdefault("memory_capacity", (number(match[2]) or 0.0) * 2.0**30)
     elif match := _UNKNOWN.search(line):
         notes.warn(f"torchtitan does not know {match[1][:100]!r}: the MFU it prints divides by the peak of {match[2][:20]}")
     elif match := _PEAK.search(line):

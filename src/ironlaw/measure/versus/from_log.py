@@ -22,7 +22,8 @@ from ironlaw.question.assumptions import printed
 from ironlaw.terms import scalar
 
 REPEATED = (
-    "model", "on", "gpus", "seq_len", "global_batch_size", "tp", "sp", "pp", "vpp", "zero", "micro_batch_size", "precision", "recompute",
+    "model", "on", "gpus",
+    "seq_len", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "zero", "micro_batch_size", "precision", "recompute",
 )  # fmt: skip
 
 
@@ -76,5 +77,8 @@ def _next_command(options: Mapping[str, Any], seconds: float) -> str:
     if isinstance(model, Mapping):
         model = ",".join(f"{name}={value}" for name, value in model.items())
     named = {name: options[name] for name in REPEATED if name in options and name != "model"}
-    words = [f"--{name.replace('_', '-')} {printed(value)}" for name, value in named.items()]
+    words = [
+        f"--{name.replace('_', '-')} {('on' if value else 'off') if isinstance(value, bool) else printed(value)}"
+        for name, value in named.items()
+    ]
     return f"ironlaw roofline {model} {' '.join(words)} --measured {units.show(seconds, 's', 4).replace(' ', '')}"

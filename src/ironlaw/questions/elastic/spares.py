@@ -128,7 +128,8 @@ def _rates_of_fewer(base: Base, repair_time: float) -> Callable[[int, int], Stat
         used = base.best(base.gpus - lacking * base.node)
         if used is None:
             return State(0.0, 0.0)
-        between = float(law.share_between_pauses(pause, repair_time / down))  # every repair that ends lets the job grow
+        grows = lacking == 1 or base.best(base.gpus - (lacking - 1) * base.node) is not used
+        between = float(law.share_between_pauses(pause, repair_time / down)) if grows else 1.0  # a repair that ends lets the job grow
         return State(_machines(base, used.gpus), useful(used) * (0.0 if math.isnan(between) else between))
 
     return smaller
@@ -186,7 +187,8 @@ def _sentence(best: dict[str, Any], none: dict[str, dict[str, Any]]) -> str:
     """The cheapest choice, against no spares."""
     token = best["usd_per_million_tokens"]
     price = "" if token is None else f", {token:.4g} USD per million useful tokens"
-    text = f"cheapest useful token: {best['spares']:g} spare nodes and {best['policy']}: goodput {best['goodput']:.1%}{price}"
+    nodes = "1 spare node" if best["spares"] == 1.0 else f"{best['spares']:g} spare nodes"
+    text = f"cheapest useful token: {nodes} and {best['policy']}: goodput {best['goodput']:.1%}{price}"
     return f"{text}; without spares {none[WAIT]['goodput']:.1%} waiting for repair, {none[FEWER]['goodput']:.1%} running on fewer"
 
 

@@ -6,24 +6,24 @@ from typing import Any
 
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, duration, whole
-from ironlaw.question.readers import list_of
+from ironlaw.question.options import Option, at_least_one, duration
+from ironlaw.question.readers import counts
 from ironlaw.question.words import tokens
 
 MOST_SIZES = 50
 
 
 def sizes(value: Any, flag: str) -> tuple[float, ...]:
-    """Read a comma list of counts: sorted, each once."""
-    counts = tuple(sorted(set(list_of(whole)(value, flag))))
-    if len(counts) > MOST_SIZES:
-        raise ValueRangeError(f"{flag} lists {len(counts)} sizes, must be at most {MOST_SIZES}")
-    return counts
+    """Read counts: sorted, each once."""
+    found = tuple(sorted(counts(value, flag)))
+    if len(found) > MOST_SIZES:
+        raise ValueRangeError(f"{flag} lists {len(found)} sizes, must be at most {MOST_SIZES}")
+    return found
 
 
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,
-    "gpus": Option(sizes, "total accelerators: one count, or a comma list such as 1024,4096,16384", "LIST"),
+    "gpus": Option(sizes, "total accelerators: one count, a comma list such as 1024,4096,16384, or LO..HI, which doubles", "LIST"),
     "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
     "parameters": Option(tokens, "parameters of the model, with --work instead of MODEL, such as 405B", "N"),
     "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days", "TIME"),

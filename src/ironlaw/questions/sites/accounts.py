@@ -69,6 +69,11 @@ class Accounts:
         return total("cost", [part for account in self.sites for part in account.parts])
 
     @property
+    def electricity_in_price(self) -> list[Term]:
+        """Electricity at the recorded price of sites whose rent includes it."""
+        return [a.electricity for a in self.sites if a.electricity is not None and not a.site.electricity_paid]
+
+    @property
     def power(self) -> Term:
         """Rated power of all sites."""
         return self.add("power", lambda account: account.power)

@@ -67,8 +67,9 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
     gpus, ons = split_gpus(values, places), bind_accelerators(values, places, folders)
     if "batch_split" not in values:
         values["batch_split"] = default_split(ons)
-        assume(notes, "batch_split", values["batch_split"], "default")
-    steps = bind_steps(values, ons, gpus, names, folders, notes)
+        if len(set(ons)) > 1:
+            assume(notes, "batch_split", values["batch_split"], "default")
+    steps, outer = _bind_steps(values, exchange, ons, gpus, names, folders, notes)
     wan = bind_wan(values, places, folders, notes)
     network = wan.join(places)
     sites = bind_sites(values, places, steps, folders, notes)
@@ -78,7 +79,6 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
     accounts = count_accounts(sites, scalar(time.seconds), scalar(time.sent), time.exchanges)
     question = Question(values["tokens"], steps.batch, steps.parameters, exchange, wan, values.get("deadline"), rounding)
     choices = compare_choices(question, sites)
-    outer = _bind_outer_state(values, exchange, names, steps, notes)
     hours = _bind_hours(values, sites, steps, time, folders, notes)
     rents = [(site.step.gpus, site.price.value) for site in sites]
     compute, all_gpus = steps.slowest.seconds, sum(gpus)
@@ -107,7 +107,8 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
         tables=tables,
         terms=[
             *network.terms, time.tensor, time.exchange, time.exposed, time.share, time.steps, time.waiting, time.seconds, time.sent, worth,
-            accounts.usd, idle, accounts.power, accounts.energy, accounts.carbon, *(outer.terms if outer else []),
+            accounts.usd, *accounts.electricity_in_price, idle, accounts.power, accounts.energy, accounts.carbon,
+            *(outer.terms if outer else []),
         ],
         values={"mfu": steps.slowest.mfu, "compute_seconds": compute, "traffic_reduction": saved_traffic},
         assumptions=notes,
@@ -171,17 +172,28 @@ def _describe_exchange(time: RunTime, exchange: Exchange, sites: int, compute: f
     )
 
 
-def _bind_outer_state(
-    values: dict[str, Any], exchange: Exchange, names: list[str], steps: SiteSteps, notes: Assumptions
-) -> OuterState | None:
-    """The outer state of DiLoCo; None with an exchange every step, which has none, and in the simplified model."""
-    if exchange.every == 1:
-        return None
-    where = values.get("outer_state", PLACES[0])
-    outer = count_outer_state(list(zip(names, steps.sites, strict=True)), where)
+def _bind_steps(
+    values: dict[str, Any], exchange: Exchange, ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...],
+    notes: Assumptions,
+) -> tuple[SiteSteps, OuterState | None]:  # fmt: skip
+    """The step of every site, and the outer state of DiLoCo; None with an exchange every step, and in the simplified model.
+
+    Where the outer state does not fit beside the best plan on the accelerators, the best plan that leaves room for it is taken.
+    """
+    assumed: Assumptions = []
+    steps = bind_steps(values, ons, gpus, names, folders, assumed)
+    where, margin = values.get("outer_state", PLACES[0]), values.get("margin", 0.0)
+    outer = count_outer_state(list(zip(names, steps.sites, strict=True)), where, margin) if exchange.every > 1 else None
+    if outer is not None and not outer.fits and steps.fits and where == "device" and "margin" not in values and outer.margin < 1.0:
+        roomy: Assumptions = []
+        others = bind_steps({**values, "margin": outer.margin}, ons, gpus, names, folders, roomy)
+        found = count_outer_state(list(zip(names, others.sites, strict=True)), where, margin)
+        if found is not None and found.fits:
+            steps, outer, assumed = others, found, roomy
+    notes += assumed
     if outer is not None and "outer_state" not in values:
         assume(notes, "outer_state", f"{where} memory", "default")
-    return outer
+    return steps, outer
 
 
 def _bind_hours(

@@ -34,6 +34,8 @@ class OuterState:
     rows: list[dict[str, Any]]
     where: str
 
+    margin: float  # share of device memory that would keep room for it on the accelerators
+
     @property
     def fits(self) -> bool:
         """True where every site has room for it."""
@@ -51,7 +53,7 @@ class OuterState:
             if not row["fits"] and self.where == "device":
                 lines.append(
                     f"the outer state of DiLoCo does not fit {row['site']}: an accelerator needs {units.show(row['device'], 'B', 4)} of"
-                    f" {units.show(row['capacity'], 'B', 4)}; give --outer-state host, or --margin to keep room for it"
+                    f" {units.show(row['capacity'], 'B', 4)}; give --outer-state host"
                 )
             elif not row["fits"]:
                 lines.append(
@@ -61,19 +63,23 @@ class OuterState:
         return lines
 
 
-def count_outer_state(sites: Sequence[tuple[str, SiteStep]], where: str) -> OuterState | None:
-    """The outer state of every site beside what its step needs; None in the simplified model, which has no plan."""
+def count_outer_state(sites: Sequence[tuple[str, SiteStep]], where: str, margin: float) -> OuterState | None:
+    """The outer state of every site beside what its step needs; None in the simplified model, which has no plan.
+
+    ``margin``: share of device memory that stays free even so.
+    """
     found = [(name, step, step.group) for name, step in sites if step.group is not None]
     if not found:
         return None
-    terms, rows = [], []
+    terms, rows, margins = [], [], []
     for name, step, group in found:
         classes = [stage for stage in stages(group.job, group.plan) if not stage.shadowed]
         outer = [_outer_term(group, name, stage) for stage in classes]
-        row = _add_to_memory(group, outer, where)
+        row = _add_to_memory(group, outer, where, margin)
         terms.append(max(outer, key=scalar))
+        margins.append(group.margin + scalar(terms[-1]) / group.memory.capacity)
         rows.append({"site": name, "where": where, "outer": scalar(terms[-1]), **row, "fits": row["fits"] and step.fits})
-    return OuterState(terms, rows, where)
+    return OuterState(terms, rows, where, max(margins))
 
 
 def _outer_term(group: Group, name: str, stage: Any) -> Term:
@@ -84,7 +90,7 @@ def _outer_term(group: Group, name: str, stage: Any) -> Term:
     )  # fmt: skip
 
 
-def _add_to_memory(group: Group, outer: list[Term], where: str) -> dict[str, Any]:
+def _add_to_memory(group: Group, outer: list[Term], where: str, margin: float) -> dict[str, Any]:
     """Device and host memory of the fullest stage with the outer state, beside what there is."""
     memory = group.memory
     hosts = [scalar(tree) for tree in memory.hosts] or [0.0] * len(outer)
@@ -94,5 +100,5 @@ def _add_to_memory(group: Group, outer: list[Term], where: str) -> dict[str, Any
     room = scalar(np.asarray(host_capacity(group.cluster, group.plan)))
     return {
         "device": device, "capacity": memory.capacity, "host": host or None, "host_capacity": room if np.isfinite(room) else None,
-        "fits": device <= group.cluster.room and host <= room,
+        "fits": device <= memory.capacity * (1.0 - margin) and host <= room,
     }  # fmt: skip

@@ -27,7 +27,8 @@ from ironlaw.terms import scalar
 DAY = 86400.0
 ROUNDED = (
     Column("rounding", "rounding"), Column("steps", "steps", "1"), Column("more_tokens", "tokens beyond those asked", "token"),
-    Column("step", "step", "s"), Column("seconds", "run takes", "s"), Column("days", "days", "1"), Column("used", "used here"),
+    Column("step", "step", "s"),
+    Column("seconds", "run takes", "s"), Column("days", "days", "1"), Column("used", "used here"),
 )  # fmt: skip
 
 

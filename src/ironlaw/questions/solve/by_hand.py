@@ -61,7 +61,7 @@ class HandMemory:
 
     def verdict(self) -> str:
         """Total against the memory of the device, in decimal gigabytes."""
-        room = f"{gigabytes(self.usable)} that a job may use of {gigabytes(self.sold)}"
+        room = f"{gigabytes(self.usable)} (sold as {gigabytes(self.sold)})"
         return f"{gigabytes(self.total)} of {room}: {'fits' if self.fits else 'does not fit'} ({self.describe()})"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, Option, duration, model, share, whole
-from ironlaw.question.readers import list_of
+from ironlaw.question.readers import counts, list_of
 from ironlaw.question.words import length, run_tokens, tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
 
@@ -32,7 +32,7 @@ OPTIONS: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]"),
     "parameters": Option(list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST"),
     "on": ESTIMATE["on"],
-    "gpus": Option(list_of(whole), "comma list of accelerator counts, such as 64,128; every row is then an estimate", "LIST"),
+    "gpus": Option(counts, "comma list of accelerator counts, or LO..HI, which doubles; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
     "global_batch_size": Option(list_of(whole), "comma list of sequences per optimizer step, instead of tokens", "LIST"),

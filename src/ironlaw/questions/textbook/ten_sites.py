@@ -184,7 +184,7 @@ def _make_rounding_row(asked: Study, batch: float) -> dict[str, float]:
     """Accelerators rounded down, as the study does, and up, as a step of a second needs (E004-8); power and energy apart (E004-9)."""
     tokens = asked.communication["tokens"]
     row, operations = asked.training(batch, tokens), flops.training(asked.parameters, batch)
-    needed = float(run.gpus_needed(operations, 1.0, asked.peak, asked.mfu))
+    needed = float(run.gpus_needed(operations, 1.0, asked.peak, asked.mfu, run.UP))
     power = float(energy.cluster_power(row.gpus, asked.power, 0.0, 1.0))
     return {
         "batch": batch, "gpus": row.gpus, "step": row.step, "needed": needed,

@@ -1,0 +1,383 @@
+"""Write ``src/ironlaw/schemas/VERB.json``: the JSON Schema of what every verb prints with ``--json``.
+
+``python tools/schemas.py`` asks every command that the documentation and the help texts show, and random questions of every verb, and
+writes a schema that holds all answers; tables and columns that no answer has come from the code of the verb. ``--only VERB`` writes one.
+``--check COUNT`` writes nothing: it asks other random questions, names every answer that breaks its schema, and exits with 1 if there is one.
+
+Descriptions of keys are the titles of columns, and else the lines of ``tools/schemas.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import json
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import same_answers
+from ironlaw import interface
+from ironlaw.cli.main import VERBS
+from ironlaw.estimate.as_data import SCHEMA_VERSION
+from ironlaw.questions.answer import si_unit
+from ironlaw.report import answer as report
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMAS = ROOT / "src" / "ironlaw" / "schemas"
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+VERBS_WITH_SCHEMA = [name for name in interface.names() if name in VERBS]
+RANDOM = 400  # questions beside those that are shown
+COMMON = ("schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings")
+KEY = re.compile(r"[a-z][a-z0-9_]*")
+TEXT, NUMBER = {"type": "string"}, {"type": ["number", "null"]}
+DEFS: dict[str, Any] = {
+    "term": {
+        "description": "one number of the breakdown: the sum of its parts times `times`, or what its law gives",
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "label; see ironlaw VERB --explain"},
+            "value": {"type": ["number", "null"], "description": "in `unit`; null where it is not finite"},
+            "unit": {"type": "string", "description": "SI unit"},
+            "law": {"type": ["string", "null"], "description": "function of the formula, on the page of laws; null for a sum"},
+            "times": {"type": ["number", "null"], "description": "how many times the parts count; absent: once"},
+            "formula": {"type": "string", "description": "with --explain: the formula of the law"},
+            "inputs": {"type": "object", "description": "with --explain: inputs of the law, values in SI with their source", "additionalProperties": {
+                "type": "object", "properties": {"value": {}, "unit": TEXT, "text": TEXT, "source": {"type": ["string", "null"]}}}},
+            "parts": {"type": "array", "items": {"$ref": "#/$defs/term"}},
+        },
+        "required": ["name", "value", "unit", "law", "parts"],
+        "additionalProperties": False,
+    },
+    "source": {
+        "description": "where a number comes from",
+        "type": "object",
+        "properties": {"title": TEXT, "url": TEXT, "read": {"type": "string", "description": "ISO date, or recalled"},
+                       "grade": {"enum": ["vendor", "measured", "paper", "press", "guess"]}},
+        "required": ["title", "url", "read", "grade"],
+        "additionalProperties": False,
+    },
+    "assumption": {
+        "description": "an option that was left open, or a reading of one that was given",
+        "type": "object",
+        "properties": {"name": TEXT, "value": {}, "origin": {"enum": ["chosen", "default", "given", "held", "override"]}},
+        "required": ["name", "value", "origin"],
+        "additionalProperties": False,
+    },
+    "citation": {
+        "description": "one source that the answer used",
+        "type": "object",
+        "properties": dict.fromkeys(("key", "title", "url", "year", "read", "grade"), TEXT),
+        "required": ["key", "title", "url", "year", "read", "grade"],
+        "additionalProperties": False,
+    },
+}  # fmt: skip
+FIXED: dict[str, dict[str, Any]] = {  # keys that every answer begins with, and those of every verb of questions/
+    "schema_version": {"const": SCHEMA_VERSION, "description": "version of this schema; a new key does not change it"},
+    "tool_version": {"type": "string", "description": "version of ironlaw"},
+    "calibration_version": {"type": ["string", "null"], "description": "version of the fitted and measured constants; null: none was read"},
+    "catalog_hash": {"type": ["string", "null"], "description": "digest of the catalogue's files; null: it was not read"},
+    "assumptions": {"type": "array", "items": {"$ref": "#/$defs/assumption"}, "description": "what was left open, and what was taken"},
+    "warnings": {"type": "array", "items": TEXT, "description": "what the user should know"},
+    "sources": {"type": "object", "additionalProperties": {"$ref": "#/$defs/source"}, "description": "sources of records and terms, by key"},
+    "citations": {"type": "array", "items": {"$ref": "#/$defs/citation"}, "description": "with --cite: the sources that the answer used"},
+}  # fmt: skip
+OF_QUESTIONS: dict[str, dict[str, Any]] = {
+    "title": {"type": "string", "description": "what the answer is about"},
+    "headline": {"type": "array", "items": TEXT, "description": "the answer in sentences"},
+    "feasible": {"type": "boolean", "description": "false where the answer is no (exit status 1)"},
+    "asked": {"type": "object", "description": "the verb, and the options as they were given", "additionalProperties": False,
+              "properties": {"verb": TEXT, "given": {"type": "object"}}, "required": ["verb", "given"]},
+    "terms": {"type": "object", "additionalProperties": {"$ref": "#/$defs/term"}, "description": "how the numbers were computed, by name"},
+}  # fmt: skip
+
+
+# Shapes of values
+
+
+class Shape:
+    """The values that were seen at one place."""
+
+    def __init__(self) -> None:
+        self.types: set[str] = set()
+        self.known: set[str] = set()  # names in DEFS
+        self.keys: dict[str, Shape] = {}
+        self.items: Shape | None = None
+
+    def add(self, value: Any) -> None:
+        """See one more value."""
+        if isinstance(value, dict):
+            if known := kind_of(value):
+                self.known.add(known)
+                return
+            self.types.add("object")
+            for key, item in value.items():
+                self.keys.setdefault(key, Shape()).add(item)
+        elif isinstance(value, list):
+            self.types.add("array")
+            self.items = self.items or Shape()
+            for item in value:
+                self.items.add(item)
+        else:
+            kind = {bool: "boolean", str: "string", type(None): "null"}.get(type(value), "number")
+            self.types.add(kind)
+
+    def merged(self) -> Shape:
+        """The shape of all values of an object whose keys are names, not words of the schema."""
+        whole = Shape()
+        for shape in self.keys.values():
+            whole.types |= shape.types
+            whole.known |= shape.known
+            for key, item in shape.keys.items():
+                whole.keys.setdefault(key, Shape()).join(item)
+            if shape.items is not None:
+                whole.items = whole.items or Shape()
+                whole.items.join(shape.items)
+        return whole
+
+    def join(self, other: Shape) -> None:
+        """See all that another shape has seen."""
+        both = Shape()
+        both.keys = {"a": self, "b": other}
+        both = both.merged()
+        self.types, self.known, self.keys, self.items = both.types, both.known, both.keys, both.items
+
+
+def kind_of(value: dict[str, Any]) -> str:
+    """The name in DEFS of an object that has its keys."""
+    return next((name for name, form in DEFS.items() if set(form["required"]) <= value.keys() <= form["properties"].keys()), "")
+
+
+def schema_of(shape: Shape, path: tuple[str, ...], told: dict[str, dict[str, str]], depth: int) -> dict[str, Any]:
+    """The schema of a place. Objects are closed at the top and one level below it; a number may always be null."""
+    if shape.known and not shape.types - {"null"}:
+        refs = [{"$ref": f"#/$defs/{name}"} for name in sorted(shape.known)] + [{"type": "null"}] * ("null" in shape.types)
+        return refs[0] if len(refs) == 1 else {"anyOf": refs}
+    types = sorted(shape.types | ({"null"} if "number" in shape.types else set()))
+    made: dict[str, Any] = {"type": types[0] if len(types) == 1 else types} if types and not shape.known else {}
+    if "array" in types:
+        made["items"] = schema_of(shape.items, path, told, depth) if shape.items and (shape.items.types or shape.items.known) else {}
+    if "object" in types:
+        if is_map(path, shape):
+            inner = shape.merged()
+            made["additionalProperties"] = schema_of(inner, (*path, "*"), told, depth + 1) if inner.types or inner.known else True
+        else:
+            made["properties"] = {key: described(item, (*path, key), told, depth + 1) for key, item in sorted(shape.keys.items())}
+            made["additionalProperties"] = depth > 1
+    return made
+
+
+def is_map(path: tuple[str, ...], shape: Shape) -> bool:
+    """True for an object whose keys are names of records, terms or options."""
+    return (path and path[-1] in WORDS["maps"]["names"]) or any(not KEY.fullmatch(key) for key in shape.keys)
+
+
+def described(shape: Shape, path: tuple[str, ...], told: dict[str, dict[str, str]], depth: int) -> dict[str, Any]:
+    """The schema of a key, with its description and unit."""
+    return {**words_of(path, told), **schema_of(shape, path, told, depth)}
+
+
+def words_of(path: tuple[str, ...], told: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Description and unit of a key: of its column, of the longest path in the file of words, or its own words."""
+    names = [name for name in path if name != "*"]
+    for start in range(len(names)):
+        key = ".".join(names[start:])
+        if len(names) - start > 1 and key in told:
+            return told[key]
+        if key in WORDS["keys"]:
+            text, _, unit = WORDS["keys"][key].partition(" [")
+            return {"description": text, **({"unit": unit.rstrip("]")} if unit else {})}
+    unit = next((unit for ending, unit in WORDS["units"].items() if names[-1] == ending or names[-1].endswith(f"_{ending}")), "")
+    return {"description": names[-1].replace("_", " "), **({"unit": unit} if unit else {})}
+
+
+# Answers
+
+
+def questions(seed: int, count: int, shown: bool, only: str = "") -> list[tuple[tuple[str, ...], str]]:
+    """The words of questions with the page that shows them."""
+    verbs = {only} if only else set(VERBS_WITH_SCHEMA)
+    asked: dict[tuple[tuple[str, ...], str], None] = {}
+    same_answers.WORDS["shares"].update({verb: 0 for verb in VERBS_WITH_SCHEMA if verb not in same_answers.WORDS["shares"]})
+    if shown:
+        for command, page in same_answers.shown_commands():
+            if (words := same_answers.as_question(command)) and (words[0] in verbs or ">" in words):
+                asked[words, page] = None
+        for command in [*WORDS["corpus"]["commands"], *_items()]:
+            if (words := same_answers.as_question(command.removeprefix("ironlaw "))) and words[0] in verbs:
+                asked[words, ""] = None
+    draw = same_answers.Questions(seed)
+    shares = {verb: share for verb, share in same_answers.WORDS["shares"].items() if share and verb in verbs}
+    for verb, share in shares.items():
+        for _ in range(-(-share * count // sum(shares.values()))):
+            asked[tuple(draw.draw(verb)), ""] = None
+    return list(asked)
+
+
+def _items() -> Iterator[str]:
+    """The commands of the checks of the documents' items."""
+    for path in sorted((ROOT / "tests" / "data" / "items").glob("*.toml")):
+        yield from (check["command"] for check in tomllib.loads(path.read_text(encoding="utf-8"))["check"])
+
+
+def answers(asked: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[tuple[str, ...], Any, list[Any]]]:
+    """Words, JSON and answer of every question that prints JSON, each page's questions in a folder with its files."""
+    block = re.compile(r"<!-- file (\S+) *-->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    pages = dict.fromkeys(page for _, page in asked)
+    for page in pages:
+        with tempfile.TemporaryDirectory() as folder:
+            path = ROOT / page
+            for name, text in block.findall(path.read_text(encoding="utf-8")) if page and path.suffix == ".md" else ():
+                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / name).write_text(text, encoding="utf-8")
+            for name in ("examples", "tests"):
+                (Path(folder) / name).symlink_to(ROOT / name)
+            with contextlib.chdir(folder):
+                for words, _ in (item for item in asked if item[1] == page):
+                    yield from _answer(words)
+
+
+def _answer(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, list[Any]]]:
+    """One question; an answer that goes into a file is written there and read as well."""
+    captured: list[Any] = []
+    original = report.answer_data
+
+    def capture(answer: Any, explain: bool = False) -> Any:
+        captured.append(answer)
+        return original(answer, explain)
+
+    report.answer_data = capture  # type: ignore[assignment]
+    try:
+        told = list(words)
+        target = told[told.index(">") + 1] if ">" in told else ""
+        _, text = same_answers.run(told[: told.index(">")] if target else told)
+    finally:
+        report.answer_data = original
+    if target:
+        Path(target).write_text(text, encoding="utf-8")
+    with contextlib.suppress(ValueError):
+        yield words, json.loads(text), captured
+
+
+# Code
+
+
+def declared(verb: str) -> tuple[set[str], dict[str, dict[str, str]]]:
+    """The names of tables, and the columns, that the code of a verb writes down."""
+    folder = ROOT / "src" / "ironlaw" / "questions" / verb
+    tables, columns = set(), {}
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = getattr(getattr(node, "func", None), "id", "")
+            if name in ("Table", "Column") and node.args and isinstance(node.args[0], ast.Constant):
+                words = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+                if name == "Table":
+                    tables.add(words[0])
+                elif len(words) > 1:
+                    columns[words[0]] = column_words(words[1], words[2] if len(words) > 2 else "")
+    return tables, columns
+
+
+def column_words(title: str, unit: str) -> dict[str, str]:
+    """Description and unit of a column."""
+    unit = "" if unit in ("1", "%") else unit
+    return {"description": title or "text", **({"unit": unit} if unit else {})}
+
+
+def schema(verb: str, shape: Shape, captured: list[Any], rows: bool) -> dict[str, Any]:
+    """The schema of a verb."""
+    told: dict[str, dict[str, str]] = {}
+    for answer in captured:
+        for table in answer.tables:
+            told.setdefault(table.name, {"description": table.title})
+            for column in table.columns:
+                words = {"description": column.title or column.key, **({"unit": si_unit(column)} if si_unit(column) else {})}
+                told.setdefault(f"{table.name}.{column.key}", words)
+    of_questions = VERBS[verb][0].startswith("questions.")
+    tables, columns = declared(verb) if of_questions else (set(), {})
+    properties = {}
+    for key, item in sorted(shape.keys.items()):
+        properties[key] = {**(told.get(key) or words_of((key,), {})), **schema_of(item, (key,), told, 1)}
+    for name in sorted(tables - set(properties)):
+        rows_of = {key: {**words, "type": ["number", "string", "boolean", "null"]} for key, words in sorted(columns.items())}
+        properties[name] = {"description": name.replace("_", " "), "type": "array", "items": {"type": "object", "properties": rows_of}}
+    properties |= {**FIXED, **(OF_QUESTIONS if of_questions else {})}
+    required = [*COMMON, *((*OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(verb, ())]
+    answer: dict[str, Any] = {"type": "object", "properties": dict(sorted(properties.items())), "additionalProperties": False}
+    answer["anyOf"] = [{"required": required}, {"required": ["error"]}] if rows else [{"required": required}]
+    if not rows:
+        answer = {**{k: v for k, v in answer.items() if k != "anyOf"}, "required": required}
+    whole = (
+        {"anyOf": [{"$ref": "#/$defs/answer"}, {"type": "array", "items": {"$ref": "#/$defs/answer"}}]}
+        if rows
+        else {"$ref": "#/$defs/answer"}
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:ironlaw:schema:1:{verb}",
+        "title": f"ironlaw {verb} --json",
+        "description": f"{VERBS[verb][1]} Values are in SI units; see schema_version in the rules for what may change.",
+        **whole,
+        "$defs": {**DEFS, "answer": answer},
+    }
+
+
+def validators() -> dict[str, Any]:
+    """A validator of every schema that ships."""
+    from jsonschema import Draft202012Validator
+
+    return {path.stem: Draft202012Validator(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(SCHEMAS.glob("*.json"))}
+
+
+def check(seed: int, count: int, only: str) -> int:
+    """Ask random questions and name the answers that break their schema; 1 where there is one."""
+    known, broken, seen = validators(), 0, 0
+    for words, data, _ in answers(questions(seed, count, False, only)):
+        seen += 1
+        if error := next(known[words[0]].iter_errors(data), None):
+            broken += 1
+            from jsonschema.exceptions import best_match
+
+            worst = best_match(known[words[0]].iter_errors(data))
+            print(f"ironlaw {' '.join(words)}\n   {worst.json_path}: {worst.message[:200]}")
+            del error
+    print(f"{seen} answers, {broken} break their schema")
+    return int(broken > 0)
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", choices=["", *VERBS_WITH_SCHEMA])
+    parser.add_argument("--check", type=int, metavar="COUNT")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(words)
+    if given.check is not None:
+        return check(given.seed + 1000, given.check, given.only)
+    shapes: dict[str, tuple[Shape, list[Any], list[bool]]] = {}
+    asked = questions(given.seed, RANDOM, True, given.only)
+    for done, (asked_words, data, captured) in enumerate(answers(asked), 1):
+        shape, seen, rows = shapes.setdefault(asked_words[0], (Shape(), [], []))
+        rows.append(isinstance(data, list))
+        for answer in data if isinstance(data, list) else [data]:
+            for key, item in answer.items():
+                shape.keys.setdefault(key, Shape()).add(item)
+        seen += captured
+        if not done % 25:
+            print(f"\r{done} of {len(asked)} ", end="", file=sys.stderr, flush=True)
+    SCHEMAS.mkdir(exist_ok=True)
+    for verb, (shape, captured, rows) in shapes.items():
+        if given.only and verb != given.only:
+            continue
+        shape.keys.pop("citations", None)
+        text = json.dumps(schema(verb, shape, captured, any(rows)), indent=1, ensure_ascii=False, sort_keys=False)
+        (SCHEMAS / f"{verb}.json").write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
