@@ -50,15 +50,15 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     candidates = _sorted(list(_candidates(hardware, values, model, folders)) if training else [], values)
     if candidates and all(candidate.error for candidate in candidates):
         raise candidates[0].error or QuestionError("no accelerator can do the job")
-    by, cost = three_roof_words.costs(candidates, books, values)
-    ranking = three_roof_words.metrics(hardware, cost)
+    by, cost = three_roof_words.costs_of(candidates, books, values)
+    ranking = three_roof_words.rank_prices(hardware, cost)
     noted = [one.assumptions for one in hardware] + [one.assumptions for one in candidates]
     for item in (item for items in noted for item in items):
         if item not in assumptions and item["name"] != "price":  # a price is noted with its accelerator
             assumptions.append(item)
     return Answer(
         title=f"{_say_model(model)} {'trained' if training else 'run forward'} on {', '.join(on)}",
-        headline=[*headline(candidates, values), *three_roof_words.sentences(hardware, books, cost, knobs, values)],
+        headline=[*headline(candidates, values), *three_roof_words.say_three_roofs(hardware, books, cost, knobs, values)],
         tables=(
             *tables(candidates, values), *three_roof_words.tables(books, knobs, values), price_table(hardware),
             three_roof_words.simple_prices(ranking, by), fixes(candidates, books),
@@ -170,7 +170,7 @@ def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any
 
 def _evaluate(cell: Cell, count: float | None, label: str, place: int, model: Any) -> Candidate:
     """The row of a cell at a count, or at one that meets the limits."""
-    gpus = count if count is not None else cell.open_count(model)
+    gpus = count if count is not None else cell.find_count(model)
     candidate = candidate_of(cell, gpus, label, place, model, cell.limits.target)
     if candidate.trained and cell.values.get("flags", bool(cell.framework)):
         return replace(candidate, flags=_launch_flags(cell, gpus, model))
