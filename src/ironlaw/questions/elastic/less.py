@@ -42,7 +42,7 @@ class Less(NamedTuple):
 def count_lost(base: Base, loss: Loss) -> float:
     """Accelerators that a loss takes; a share is rounded up to whole accelerators."""
     cluster = base.group.cluster
-    rack = scalar(placement(cluster, base.group.plan).share)  # what the job takes of a rack
+    rack = scalar(placement(cluster, base.group.plan).largest)  # what the job takes of a rack
     unit = {"node": float(cluster.node.accelerators.value), "rack": rack, "accelerator": 1.0}
     lost = math.ceil(loss.number * base.gpus - 1e-9) if loss.unit == "share" else loss.number * unit[loss.unit]
     if lost >= base.gpus:
