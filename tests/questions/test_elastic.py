@@ -125,6 +125,14 @@ class TestSpares:
         assert shares[-1] == pytest.approx(erlang_b(spares + 1, 64 * 48.0 / 6335.0), rel=1e-12)
         assert math.fsum(shares) == pytest.approx(1.0)
 
+    def test_repairs_of_any_length_have_shares(self):
+        """A thousand machines, all nearly always under repair: the weights of the states are larger than any number."""
+        states = fewer_states(1000.0, 1.0, 0.0, lambda lacking, down: State(1000.0 - lacking, 1.0))
+        shares = shares_of_time(states, 1.0, 1e6)
+        assert math.fsum(shares) == pytest.approx(1.0)
+        mean = math.fsum(down * share for down, share in enumerate(shares))
+        assert mean == pytest.approx(1000 * 1e6 / (1e6 + 1.0), rel=1e-9)  # each is down r / (m + r) of the time
+
     @pytest.mark.parametrize("draw", [lambda r, mean: r.expovariate(1.0 / mean), lambda r, mean: mean], ids=["random", "constant"])
     @pytest.mark.parametrize("spares", [0, 2])
     def test_a_simulation_of_waiting_agrees(self, spares, draw):
