@@ -442,7 +442,7 @@ class Program:
         if p["dp"] > 1 and p["zero"] in (1, 2):
             yield self.meet("exposed weight gather", "all_gather", tree.leaf(root, "exposed weight gather"), weights, hides=False)
         yield Host("sync")
-        yield Host("work", tree.leaf(root, "fixed work of a step"))
+        yield Host("work", tree.leaf(root, "fixed per-step overhead"))
 
 
 class Rank:

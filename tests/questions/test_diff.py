@@ -136,7 +136,7 @@ def test_an_answer_of_another_version_says_so(saved):
     assert found["versions"] == [{"version": "tool_version", "a": "0.0.9", "b": json.loads(saved("c").read_text())["tool_version"]}]
     (cause,) = found["causes"]
     assert cause["change"] == "version of the tool of a.json, against those installed" and cause["seconds"] == pytest.approx(-1.0)
-    assert found["time"][0]["term"] == "fixed work of a step"
+    assert found["time"][0]["term"] == "fixed per-step overhead"
 
 
 def test_the_best_plan_of_a_search_is_read(saved, tmp_path, ask):

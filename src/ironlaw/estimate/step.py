@@ -64,7 +64,7 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
 
 
 def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
-    """The sum of a step's parts, the waiting for stragglers of all ``domains``, which grows with that sum, and the fixed work of a step."""
+    """The sum of a step's parts, the waiting for stragglers of all ``domains``, which grows with that sum, and the fixed per-step overhead."""
     busy = fold(parts)
     lost = leaf(
         "stragglers and jitter",
@@ -76,7 +76,7 @@ def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
         domains=domains,
         loss=cluster.systems.scale_loss,
     )
-    fixed = leaf("fixed work of a step", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead)
+    fixed = leaf("fixed per-step overhead", _as_is, "s", "dispatch", seconds=cluster.systems.step_overhead)
     return Term("step", busy + lost.value + fixed.value, "s", parts=[*parts, lost, fixed], key=STEP)
 
 

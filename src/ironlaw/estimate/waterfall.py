@@ -33,7 +33,7 @@ MEANING = {
     "recomputation": "products and memory-bound work that run again",
     "network": "communication that nothing overlaps, and waiting for stragglers",
     "pipeline": "stages without a micro-batch",
-    "host": "the device waits for launches; fixed work of a step",
+    "host": "the device waits for launches; fixed per-step overhead",
     "data": "the device waits for data",
     "rest": "products of the slowest stage beyond the mean stage's, and FLOPs that kernels compute twice",
     "masked_attention": "MFU counts attention without its mask, kernels compute less",

@@ -102,10 +102,10 @@ def test_gradients_are_accumulated_where_no_product_adds_them():
 def test_hand_overs_of_warm_up_and_flush_wait():
     """Three of four chunks of eight stages, each way: 24 hand-overs forward and 24 back that nothing hides."""
     plan = {"gpus": 16, "tp": 2, "pp": 8, "vpp": 4, "global_batch_size": 64}
-    shown = tree(**plan, overlap="pp")["hand-overs of warm-up and flush"]
+    shown = tree(**plan, overlap="pp")["pipeline fill and drain transfers"]
     hop = one(tree(**plan, overlap="pp")["stage to stage/hand-over"].value)
     assert one(shown.value) == pytest.approx(2 * 24 * hop, rel=1e-9)
-    groups = tree(**plan, overlap="pp", microbatch_group=16)["hand-overs of warm-up and flush"]
+    groups = tree(**plan, overlap="pp", microbatch_group=16)["pipeline fill and drain transfers"]
     assert one(groups.value) == pytest.approx(2 * 48 * hop, rel=1e-9)
-    assert all(part.name != "hand-overs of warm-up and flush" for part in tree(**plan, overlap="none").parts)
-    assert all(part.name != "hand-overs of warm-up and flush" for part in tree(**{**plan, "vpp": 1}, overlap="pp").parts)
+    assert all(part.name != "pipeline fill and drain transfers" for part in tree(**plan, overlap="none").parts)
+    assert all(part.name != "pipeline fill and drain transfers" for part in tree(**{**plan, "vpp": 1}, overlap="pp").parts)

@@ -215,7 +215,7 @@ def test_a_host_that_launches_too_slowly():
 
 def test_a_host_that_runs_ahead_hides_its_work():
     one = run("fsdp", sync=False)
-    fixed = one.found.comparison.predicted.leaves["fixed work of a step"]
+    fixed = one.found.comparison.predicted.leaves["fixed per-step overhead"]
     assert one.over("host launch") == pytest.approx(-fixed * 1e3, rel=0.01)
     assert one.found.comparison.measured.step_seconds == pytest.approx(one.made.step(0), abs=1e-12)
 
@@ -226,7 +226,7 @@ def test_a_host_that_runs_ahead_hides_its_work():
 def test_only_whole_steps_are_compared():
     """Two steps hold one gap between them, one step none: what the host does between steps is a part of each."""
     one, two = run("fsdp", steps=1), run("fsdp", steps=2)
-    fixed = one.found.comparison.predicted.leaves["fixed work of a step"] * 1e3
+    fixed = one.found.comparison.predicted.leaves["fixed per-step overhead"] * 1e3
     assert two.over("host launch") == pytest.approx(0.0, abs=0.1)
     assert one.over("host launch") == pytest.approx(-fixed, abs=0.1)
     assert any(w.startswith("1 measured step:") for w in one.found.warnings)

@@ -65,7 +65,7 @@ def model_from_dimensions(dimensions: str | Mapping[str, Any]) -> Model:
         "hidden_act": "silu" if gated else "gelu",
         "norm": "rmsnorm" if gated else "layernorm",
         "name": "custom",
-        "title": "model given by its dimensions",
+        "title": "custom model",
     }
     if values.get("sliding_window") or values.get("attention_chunk_size"):
         defaults["sliding_window_layers"] = values["num_hidden_layers"]

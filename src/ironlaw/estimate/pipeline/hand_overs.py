@@ -64,7 +64,7 @@ def of_warm_up_and_flush(job: Job, plan: Plan, hop: Term, layers: Any, forward_s
         leaf(f"hand-overs of the {phase}", overlap.hidden, "s", "network", times, communication=hop.value, window=chunk)
         for phase, chunk in zip(("warm-up", "flush"), _chunk(plan, layers, forward_share), strict=True)
     ]
-    return [total("hand-overs of warm-up and flush", parts, key=WARM_UP_AND_FLUSH)]
+    return [total("pipeline fill and drain transfers", parts, key=WARM_UP_AND_FLUSH)]
 
 
 def _chunk(plan: Plan, layers: Any, forward_share: Any) -> tuple[Any, Any]:

@@ -130,6 +130,8 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     """Bytes of a sample in storage and in host memory; None where the times of a batch are given and no size is."""
     length = step.seq_len
     if "sample_size" in values:
+        if "bytes_per_token" in values:
+            raise QuestionError("--bytes-per-token has no effect with --sample-size: leave one out")
         stored = values["sample_size"]
     elif length:
         if "bytes_per_token" not in values:
