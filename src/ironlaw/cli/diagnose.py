@@ -34,7 +34,7 @@ def _add_flags(command: click.Command) -> None:
 
 
 @click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, metavar="FILE|FOLDER...")
+@click.argument("files", nargs=-1, metavar="[FILE|FOLDER]...")
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )
