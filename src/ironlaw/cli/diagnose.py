@@ -29,7 +29,7 @@ Examples:
 
 
 @click.command("diagnose", cls=GroupedCommand, own="Diagnosis", epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, metavar="FILE|FOLDER...", shell_complete=complete_files)
+@click.argument("files", nargs=-1, metavar="[FILE|FOLDER]...", shell_complete=complete_files)
 @click.option(
     "--unlinked", default="keep", metavar="keep|drop", help="keep or drop device events whose launch is not in the file (default: keep)"
 )
