@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 POSITIONAL = ("model", "on", "gpus")  # arguments that may come without their name, where a verb has them
 SYNONYMS = {"search": "plan"}  # further names of verbs
-NOT_FUNCTIONS = ("validate", "runs", "catalog", "schema")  # verbs that manage files and print reports
 
 WHOLE, NUMBER, TEXT, SWITCH = ("int", "str"), ("float", "str"), ("str",), ("bool", "str")
-TYPES: dict[Any, tuple[str, ...]] = {  # reader of an option -> the types that it takes; of other readers: any
+TYPES: dict[Any, tuple[str, ...]] = {  # reader of an option -> the types that it takes; of others: a count if it is called N, else any
     parse_whole: WHOLE, parse_count: WHOLE, parse_switch: SWITCH, options.stage: WHOLE,
     options.text: TEXT, options.one_name: TEXT, options.model: ("str", "dict[str, Any]"), options.stage_layers: ("Sequence[int]", "str"),
     options.price: NUMBER, options.grid: NUMBER, options.share: NUMBER, options.margin: NUMBER, options.at_least_one: NUMBER,
@@ -71,7 +70,7 @@ def names() -> list[str]:
     """The names of the functions, in the order of the command line."""
     from ironlaw.cli.main import VERBS
 
-    return [*(verb for verb in VERBS if verb not in NOT_FUNCTIONS and _is_question(verb)), *SYNONYMS]
+    return [*(verb for verb in VERBS if _is_question(verb)), *SYNONYMS]
 
 
 def _is_question(verb: str) -> bool:
@@ -112,7 +111,7 @@ def _argument(name: str, option: Option) -> Argument:
     """The argument of an option; a column option also takes a list or an array."""
     reader = option.read.func if isinstance(option.read, partial) else option.read
     made = f"{getattr(reader, '__module__', '')}.{getattr(reader, '__qualname__', '')}"
-    types = TYPES.get(reader) or _OF_MAKERS.get(made) or ("Any",)
+    types = TYPES.get(reader) or _OF_MAKERS.get(made) or (WHOLE if option.metavar == "N" else ("Any",))
     if option.column and "Any" not in types:
         types = (*types, "Sequence[Any]")
     return Argument(name, tuple(dict.fromkeys(types)), in_python(option.help))

@@ -103,10 +103,11 @@ def works_of(doc: str) -> Iterator[tuple[str, str]]:
             break
         text += " " + line.strip()
     for piece in text.split(";"):
-        if url := _URL.search(piece):
-            before = piece[: url.start()]
+        start = 0
+        for url in _URL.finditer(piece):
+            before, start = piece[start : url.start()], url.end()
             named = before.rpartition("(")[2] if before.count("(") > before.count(")") else before  # (author, title, address)
-            words = [word.strip() for word in named.strip(" ,").split(",")]
+            words = [word.strip() for word in re.sub(r"^[\s).,]*(and\s+|with [^,]* by\s+)?", "", named).strip(" ,").split(",")]
             ends = next((i for i, word in enumerate(words) if i and _PLACE.match(word)), len(words))
             yield re.sub(r"\s*\([^)]*\)?$", "", ", ".join(words[:ends])) or url[0], url[0]
 
