@@ -2,9 +2,10 @@
 
     python benchmarks/run.py                     all parts; exit status 0 whatever the figures are
     python benchmarks/run.py --check             exit status 1 where a figure exceeds its budget
-    python benchmarks/run.py traces --full       one part: processes, search, traces or tests
+    python benchmarks/run.py traces --full       one part: processes, search, comparisons, traces or tests
 
-``processes``: start-up and one call with many plans. ``search``: large search spaces. ``traces``: reading and diagnosing a trace.
+``processes``: start-up and one call with many plans. ``search``: large search spaces. ``comparisons``: accelerators side by side.
+``traces``: reading and diagnosing a trace.
 ``tests``: the tests that have a budget of CPU time. A wrong answer is exit status 1 in any case.
 """
 
@@ -17,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import comparisons
 import processes
 import search
 import traces
@@ -41,7 +43,7 @@ def timed_tests() -> list[Figure]:
 def main() -> int:
     """Measure the chosen parts; 1 where an answer is wrong, or with ``--check`` a figure over its budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="processes, search, traces or tests (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="processes, search, comparisons, traces or tests (default: all)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a figure exceeds its budget")
     parser.add_argument("--out", type=Path, help="write the table to this file too")
     parser.add_argument("--full", action="store_true", help="traces: repeat the trace to 1 GB instead of 220 MB")
@@ -51,6 +53,7 @@ def main() -> int:
     known = {
         "processes": processes.figures,
         "search": search.figures,
+        "comparisons": comparisons.figures,
         "traces": lambda: traces.figures(given.trace, given.full, given.rival),
         "tests": timed_tests,
     }

@@ -2,6 +2,7 @@
 
 ``python tools/schemas.py`` asks every command that the documentation and the help texts show, and random questions of every verb, and
 writes a schema that holds all answers; tables and columns that no answer has come from the code of the verb. ``--only VERB`` writes one.
+``--words`` asks nothing: it gives keys of estimate, plan and diagnose that have no description the words of ``tools/schemas.toml``.
 ``--check COUNT`` writes nothing: it asks other random questions, names every answer that breaks its schema, and exits with 1 if there is one.
 
 Descriptions of keys are the titles of columns, and else the lines of ``tools/schemas.toml``.
@@ -350,12 +351,40 @@ def check(seed: int, count: int, only: str) -> int:
     return int(broken > 0)
 
 
+def describe_again(schema: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Give the keys below a place that are described by their own words the words of the file."""
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            describe_again(inner, path)
+    for key, form in schema.get("properties", {}).items():
+        here = (*path, key)
+        if form.get("description") == key.replace("_", " ") != words_of(here, {})["description"]:
+            rest = {name: value for name, value in form.items() if name not in ("description", "unit")}
+            form.clear()
+            form.update({**words_of(here, {}), **rest})
+        describe_again(form, here)
+
+
+def write_words(only: str) -> None:
+    """Describe the keys of the schemas that are there."""
+    for path in sorted(SCHEMAS.glob(f"{only or '*'}.json")):
+        if VERBS[path.stem][0].startswith("questions."):
+            continue  # the titles of columns count before these words, and are not in the file
+        found = json.loads(path.read_text(encoding="utf-8"))
+        describe_again(found["$defs"]["answer"], ())
+        path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", choices=["", *VERBS_WITH_SCHEMA])
     parser.add_argument("--check", type=int, metavar="COUNT")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--words", action="store_true")
     given = parser.parse_args(words)
+    if given.words:
+        write_words(given.only)
+        return 0
     if given.check is not None:
         return check(given.seed + 1000, given.check, given.only)
     shapes: dict[str, tuple[Shape, list[Any], list[bool]]] = {}

@@ -30,7 +30,7 @@ MORE = {
     "an illegal plan": ["estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--tp", "3", "--pp", "1"],
     "no fit": ["estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "1"],
     "a space": ["plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--describe-space"],
-    "no plan": ["plan", "llama-3-405b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--fix", "cp=1"],
+    "no plan": ["plan", "llama-3.1-405b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--fix", "cp=1"],
     "a log": ["diagnose", str(MEASURED / "megatron_64xv100.log")],
     "a snapshot": ["diagnose", str(MEASURED / "memory_timeline.raw.gz")],
 }

@@ -9,7 +9,7 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
-from ironlaw.errors import QuestionError
+from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.questions.compare import compare
 from ironlaw.questions.compare.options import THREE_ROOF
 from ironlaw.questions.compare.sizing import counts_below, first_count, last_count
@@ -158,6 +158,23 @@ def test_many_l4_answer_as_plan_does(ask):
     assert row["tokens_per_second"] == best["throughput"]["tokens_per_second"]
     found = compare("llama-3-70b", on="l4", target_tokens_per_second=200e3)["estimate"][0]
     assert found["answer"] and found["gpus"] <= 14336
+
+
+def test_a_count_that_divides_badly_is_warned_of_with_a_near_one_that_does_not():
+    """124 are 4 x 31, so that only four ranks can share eight experts; 128 are within a twentieth."""
+    answer = compare("mixtral-8x7b", on="h100-sxm", gpus=124)
+    line = next(line for line in answer.warnings if "divide badly" in line)
+    rates = [ironlaw.estimate("mixtral-8x7b", on="h100-sxm", gpus=n).tokens_per_second[0] / n for n in (124, 128)]
+    assert f"128 give {rates[1] / rates[0] - 1:.0%} more" in line
+    assert not [line for line in compare("llama-3-8b", on="h100-sxm", gpus=64).warnings if "divide badly" in line]
+
+
+def test_what_one_accelerator_cannot_do_is_a_row_that_answers_no():
+    answer = compare("llama-3-8b", on="h100-sxm,a100-sxm-80gb", gpus=64, precision="fp8")
+    assert [(row["accelerator"], row["answer"]) for row in answer["estimate"]] == [("h100-sxm", True), ("a100-sxm-80gb", False)]
+    assert "a100-sxm-80gb has no such matrix rate" in answer["refused"][0]["why_not"]
+    with pytest.raises(UnsupportedError, match="no such matrix rate"):
+        compare("llama-3-8b", on="a100-sxm-80gb", gpus=64, precision="fp8")
 
 
 def test_no_count_is_said_only_where_none_works():

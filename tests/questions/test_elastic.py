@@ -125,6 +125,14 @@ class TestSpares:
         assert shares[-1] == pytest.approx(erlang_b(spares + 1, 64 * 48.0 / 6335.0), rel=1e-12)
         assert math.fsum(shares) == pytest.approx(1.0)
 
+    def test_repairs_of_any_length_have_shares(self):
+        """A thousand machines, all nearly always under repair: the weights of the states are larger than any number."""
+        states = fewer_states(1000.0, 1.0, 0.0, lambda lacking, down: State(1000.0 - lacking, 1.0))
+        shares = shares_of_time(states, 1.0, 1e6)
+        assert math.fsum(shares) == pytest.approx(1.0)
+        mean = math.fsum(down * share for down, share in enumerate(shares))
+        assert mean == pytest.approx(1000 * 1e6 / (1e6 + 1.0), rel=1e-9)  # each is down r / (m + r) of the time
+
     @pytest.mark.parametrize("draw", [lambda r, mean: r.expovariate(1.0 / mean), lambda r, mean: mean], ids=["random", "constant"])
     @pytest.mark.parametrize("spares", [0, 2])
     def test_a_simulation_of_waiting_agrees(self, spares, draw):
@@ -155,6 +163,23 @@ class TestSpares:
         rates = {(row["spares"], row["policy"]): row["tokens_per_second"] for row in spared["spares"]}
         for spares in (0.0, 1.0, 2.0, 4.0):
             assert rates[spares, "run on fewer"] >= rates[spares, "wait for repair"]
+
+    def test_running_on_fewer_is_the_mean_of_the_smaller_runs(self):
+        """Without spares, from the estimates: one node down of eight, then two, and so on; a pause where a repair lets the job grow."""
+        asked = {**SMALL, "tokens": "1T", "mttf": "2000h", "price": 3.0}
+        answer = elastic(**asked, lost="1node", repair_time="24h", spares="0")
+        pause = 1000.0 + 14 * 8.0303e9 / (64 * 0.15e9)
+        used, states, weight = 64, [], 1.0
+        for down in range(8):
+            now = max((n for n in range(8, 65 - 8 * down, 8) if rate_of(n)), key=rate_of)
+            run = ironlaw.estimate(**{**asked, "gpus": now}).groups[0].run
+            between = 1.0 - pause * down / (24 * 3600.0) if down and now != used else 1.0
+            states.append((weight, rate_of(now) * float(run.failures.goodput.value[0]) * between))
+            weight *= now / 8 * 24.0 / ((2000.0 / 8) * (down + 1))
+            used = now
+        mean = sum(w * rate for w, rate in states) / (sum(w for w, _ in states) + weight)
+        row = next(row for row in answer["spares"] if (row["spares"], row["policy"]) == (0.0, "run on fewer"))
+        assert row["tokens_per_second"] == pytest.approx(mean, rel=2e-3)
 
     def test_with_many_spares_the_goodput_is_that_of_failures_alone(self, spared):
         run = ironlaw.estimate(**RUN).groups[0].run

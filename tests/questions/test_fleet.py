@@ -84,6 +84,12 @@ def test_used_and_idle_time_add_up_to_the_reservation(write):
     assert pool["usd"] == 64 * 30 * 24 * 2.0
 
 
+def test_the_headline_adds_cost_and_energy_up(write):
+    answer = fleet(write(POOL, BIG, TINY))
+    usd, joules = (sum(row[key] for row in answer["jobs"]) for key in ("usd", "joules"))
+    assert f"the runs take {joules / 3.6e9:.3g} MWh and cost {usd:,.0f} USD" in answer.headline
+
+
 def test_time_after_the_reservation_is_not_idle_time_of_it(write):
     answer = fleet(write(POOL, BIG.replace("[16, 32, 64]", "[64]")), days=1)
     assert answer.exit_status == 1
@@ -149,6 +155,14 @@ def test_a_job_that_no_pool_holds_is_left_out(write):
     answer = fleet(write(POOL, huge, TINY))
     assert answer.exit_status == 1
     assert [(row["job"], row["met"]) for row in answer["jobs"]] == [("tiny", True), ("huge", False)]
+    assert [row["remedy"] for row in answer["remedies"]] == ["without the job huge"]
+
+
+def test_more_accelerators_hold_a_job_that_the_pool_does_not(write):
+    """A job that may have 48 accelerators alone fits a pool of 48: 16 more than 32."""
+    answer = fleet(write(POOL.replace("64", "32"), BIG.replace("[16, 32, 64]", "[48]")))
+    assert answer.exit_status == 1
+    assert [(row["remedy"], row["gpus"]) for row in answer["remedies"]] == [("16 more accelerators in all", 16.0)]
 
 
 def test_the_file_has_days_and_a_limit_that_options_override(write):

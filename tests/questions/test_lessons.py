@@ -211,7 +211,7 @@ def test_the_command_prints_a_page_json_and_an_explanation(capsys):
 
 def test_the_error_of_an_unknown_option_lists_the_nearest():
     with pytest.raises(IronlawError, match="nearest"):
-        lessons("llama-3-8b", on="h100-sxm", gpu=8)
+        lessons("llama-3-8b", on="h100-sxm", gpuz=8)
 
 
 def test_flash_attention_is_tried_where_it_is_off_and_only_there():
@@ -222,3 +222,14 @@ def test_flash_attention_is_tried_where_it_is_off_and_only_there():
     names = [[row["technique"] for row in answer.tables[0].rows] for answer in (off, on)]
     assert "flash attention" in names[0][:3]
     assert "flash attention" not in names[1]
+
+
+def test_a_loader_without_prefetch_is_serial_and_times_of_a_batch_are_taken():
+    """60 ms are fetched and copied for every batch, and 100 ms prepared for each of its 8 samples."""
+    ask = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "global_batch_size": 64, "most": 1}
+    loader = {"prefetch_factor": 0, "transform_time": "100ms", "fetch_time": "50ms", "transfer_time": "10ms", "workers": 1}
+    found = lessons("llama-3-8b", **ask, **loader)
+    assert found["base"]["waiting"] == pytest.approx(0.86, rel=1e-9)
+    row = next(t for t in found["techniques"] if t["technique"] == "prefetch of batches")
+    assert row["change"] == {"stages": "overlapped", "prefetch_factor": 2.0}
+    assert row["seconds"] == pytest.approx(found["base"]["seconds"] - 0.86, rel=1e-9)

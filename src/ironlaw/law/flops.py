@@ -6,7 +6,7 @@ import numpy as np
 
 from ironlaw.law._domain import flag, inside, ratio
 
-# Operations of one element, or of one parameter an optimizer updates. An exponential, a root, a division, tanh and erf count as one
+# Operations of one element (those of optimizers: states.OPTIMIZERS). An exponential, a root, a division, tanh and erf count as one
 # each, as a comparison does: what they cost differs by device, and all of these operators wait for memory first.
 OPERATIONS = {
     "softmax": 5.0,  # maximum, difference, exponential, sum, division
@@ -21,13 +21,6 @@ OPERATIONS = {
     "gelu-tanh": 9.0,  # the polynomial 5, tanh, sum, two products
     "swiglu": 6.0,  # silu and the gate
     "geglu": 6.0,  # gelu and the gate
-    "sgd": 2.0,  # step and difference
-    "momentum": 4.0,  # the velocity 2 more
-    "adamw": 16.0,  # first moment 3, second 4, corrections 2, root, sum, division, step, difference, decay 2
-    "adamw-bf16": 16.0,
-    "adam8bit": 20.0,  # two moments scaled in and out
-    "adafactor": 11.0,  # square, two sums, product, root, quotient, clipping 3, step, difference
-    "muon": 4.0,  # as momentum: the Newton-Schulz products are matrix products of their own
 }
 
 
@@ -54,7 +47,7 @@ def elementwise(elements, operations):
 
     Parameters
         elements [1]: elements of the tensor, or parameters an optimizer updates, >= 0
-        operations [FLOP]: operations of one, see OPERATIONS, >= 0
+        operations [FLOP]: operations of one, see OPERATIONS and states.OPTIMIZERS, >= 0
     Returns [FLOP]: operations
     Source: count of the textbook definitions; NVIDIA, Memory-Limited Layers User's Guide,
         https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited (why they hardly matter)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.errors import IronlawError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.question import defaults
@@ -48,15 +48,17 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     _refuse_above_peak(hardware, values, knobs)
     books = _read_textbook(hardware, values, knobs)
     candidates = _sorted(list(_candidates(hardware, values, model, folders)) if training else [], values)
-    by, cost = three_roof_words.costs(candidates, books, values)
-    ranking = three_roof_words.metrics(hardware, cost)
+    if candidates and all(candidate.error for candidate in candidates):
+        raise candidates[0].error or QuestionError("no accelerator can do the job")
+    by, cost = three_roof_words.costs_of(candidates, books, values)
+    ranking = three_roof_words.rank_prices(hardware, cost)
     noted = [one.assumptions for one in hardware] + [one.assumptions for one in candidates]
     for item in (item for items in noted for item in items):
         if item not in assumptions and item["name"] != "price":  # a price is noted with its accelerator
             assumptions.append(item)
     return Answer(
         title=f"{_say_model(model)} {'trained' if training else 'run forward'} on {', '.join(on)}",
-        headline=[*headline(candidates, values), *three_roof_words.sentences(hardware, books, cost, knobs, values)],
+        headline=[*headline(candidates, values), *three_roof_words.say_three_roofs(hardware, books, cost, knobs, values)],
         tables=(
             *tables(candidates, values), *three_roof_words.tables(books, knobs, values), price_table(hardware),
             three_roof_words.simple_prices(ranking, by), fixes(candidates, books),
@@ -150,17 +152,29 @@ def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any
                 if target not in cells:
                     limits = Limits(target, values.get("deadline"), values.get("budget"), values.get("power_limit"))
                     cells[target] = Cell(one, _options(one, framework, values), values, limits, folders, framework if several else "")
-                cell = cells[target]
                 label = one.name + (f" ({framework})" if several else "")
-                gpus = count if count is not None else cell.open_count(model)
                 if len(asked) > 1:
-                    label = f"{gpus:,.0f} x {label}" if count is not None else f"{label} at {target:,.0f} tokens/s"
-                candidate = candidate_of(cell, gpus, label, place, model, target)
-                if _wants_flags(values, several) and candidate.trained:
-                    candidate = replace(candidate, flags=_launch_flags(cell, gpus, model))
+                    label = f"{count:,.0f} x {label}" if count is not None else f"{label} at {target:,.0f} tokens/s"
+                try:
+                    candidate = _evaluate(cells[target], count, label, place, model)
+                except IronlawError as error:  # what one accelerator cannot do is a row of a comparison of several
+                    if total == 1:
+                        raise
+                    candidate = Candidate(
+                        one, label, place, framework if several else "", target, count=count, error=error, no_count=str(error)
+                    )
                 done += 1
                 _show_progress(f"{done}/{total}: {label}")
                 yield candidate
+
+
+def _evaluate(cell: Cell, count: float | None, label: str, place: int, model: Any) -> Candidate:
+    """The row of a cell at a count, or at one that meets the limits."""
+    gpus = count if count is not None else cell.find_count(model)
+    candidate = candidate_of(cell, gpus, label, place, model, cell.limits.target)
+    if candidate.trained and cell.values.get("flags", bool(cell.framework)):
+        return replace(candidate, flags=_launch_flags(cell, gpus, model))
+    return candidate
 
 
 def _options(hardware: Hardware, framework: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,11 +185,6 @@ def _options(hardware: Hardware, framework: str, values: Mapping[str, Any]) -> d
     elif hardware.name in values["price"]:
         options["price"] = values["price"][hardware.name]
     return options | ({"framework": framework} if framework else {})
-
-
-def _wants_flags(values: Mapping[str, Any], several: bool) -> bool:
-    """True where launch flags are asked for; by default where frameworks are compared."""
-    return bool(values.get("flags", several))
 
 
 def _launch_flags(cell: Cell, gpus: float | None, model: Any) -> tuple[dict[str, str], ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ironlaw.catalog.records import Price
 from ironlaw.cluster import Cluster
+from ironlaw.errors import IronlawError
 from ironlaw.estimate.near_counts import describe_counts
 from ironlaw.questions.compare.network import Network, Storage
 from ironlaw.questions.textbook.three_roof import Device
@@ -147,7 +148,9 @@ class Candidate:
     target: float | None = None
     refusals: tuple[Refusal, ...] = ()
     nearest: tuple[float, ...] = ()
-    no_count: str = ""  # why no count works, where the count was open
+    no_count: str = ""  # why no count works, where the count was open, or why there is no estimate
+    error: IronlawError | None = None  # that the estimate raised
+    count: float | None = None  # accelerators that were asked for, where there is no plan
     planned: Planned | None = None
     trained: Trained | None = None
     run: RunCost | None = None
@@ -177,7 +180,7 @@ class Candidate:
     def row(self) -> dict[str, Any]:
         """The row of the tables and of JSON: the keys that have a value."""
         row = {**self.hardware.row(), "framework": self.framework or None, "target_tokens_per_second": self.target}
-        row |= {"gpus": self.planned.gpus if self.planned else None, "fits": self.trained is not None, "answer": self.answers}
+        row |= {"gpus": self.planned.gpus if self.planned else self.count, "fits": self.trained is not None, "answer": self.answers}
         for part in (self.planned, self.trained, self.run, self.network, self.storage):
             row |= {key: value for key, value in (vars(part) if part else {}).items() if key != "terms"}
         row |= {"why_not": self.why_not or None, "nearest_gpus": list(self.nearest) or None, "gpus_under_power_limit": self.most}

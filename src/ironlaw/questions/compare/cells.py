@@ -139,7 +139,7 @@ class Cell:
         """What the run costs at the peak, which no plan beats; nan where no price is known."""
         return float(self.options["tokens"] * self.least_seconds(model) * plain(self.hardware.price))
 
-    def open_count(self, model: Any) -> float | None:
+    def find_count(self, model: Any) -> float | None:
         """The count where the question gives none; None where no count meets the limits.
 
         The fewest that meet the rate and the deadline; else the most that the budget pays for, or that the power feeds.
@@ -150,30 +150,30 @@ class Cell:
             return None
         if self.limits.budget is not None:
             last_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow", "dear"))
-            return self.fastest([gpus for gpus, outcome in self.outcomes.items() if not outcome.refusals])
-        below = self.below_power()
+            return self.pick_fastest([gpus for gpus, outcome in self.outcomes.items() if not outcome.refusals])
+        below = self.list_below_power()
         for gpus in below:
             self.at(gpus)
-        return self.fastest([gpus for gpus in below if not self.at(gpus).refusals])
+        return self.pick_fastest([gpus for gpus in below if not self.at(gpus).refusals])
 
-    def fastest(self, counts: list[float]) -> float | None:
+    def pick_fastest(self, counts: list[float]) -> float | None:
         """Of some counts that which processes most tokens per second, the fewest of equals."""
         return max(counts, key=lambda gpus: (self.at(gpus).rate, -gpus), default=None)
 
-    def most_fed(self) -> float:
+    def count_fed(self) -> float:
         """Accelerators that the power limit feeds."""
         assert self.limits.power is not None
         asked, pue = self.values.get("network_power"), bind_pue(self.values.get("pue"), self.hardware.cluster, []).value
         each = (power_of_one(self.hardware.cluster) + (asked if isinstance(asked, float) else 0.0)) * pue
         return math.floor(self.limits.power / each)
 
-    def below_power(self) -> list[float]:
+    def list_below_power(self) -> list[float]:
         """Counts just below the power limit, the largest first."""
-        most = self.most_fed()
+        most = self.count_fed()
         counts = counts_below(most, self.node, self.round_counts()) if most >= self.node else [n for n in self.round_counts() if n <= most]
         return [gpus for gpus in counts if gpus in self.outcomes or scalar(self.power(gpus)) <= self.limits.power]  # type: ignore[operator]
 
-    def better_near(self, outcome: Outcome) -> tuple[float, float] | None:
+    def find_better_near(self, outcome: Outcome) -> tuple[float, float] | None:
         """The nearest round count that is much faster for each accelerator, and how many times; None for a count that divides well."""
         tried = self.round_counts()
         near = [n for n in tried if abs(n / outcome.gpus - 1.0) <= defaults.NEAR_COUNT]
@@ -183,7 +183,7 @@ class Cell:
         times = self.at(count).rate / count / (outcome.rate / outcome.gpus)
         return (count, times) if times > 1.0 / (1.0 - defaults.BATCH_COST) else None
 
-    def nearest(self, outcome: Outcome, model: Any) -> tuple[float, ...]:
+    def find_nearest(self, outcome: Outcome, model: Any) -> tuple[float, ...]:
         """The nearest counts that work for a row that answers no."""
         if not outcome.refusals:
             return ()
@@ -197,7 +197,7 @@ class Cell:
         else:
             below = [n for n in self.round_counts(self.least(model)) if n < outcome.gpus]
             if self.limits.power is not None and scalar(outcome.power) > self.limits.power:
-                below = sorted({*(n for n in below if n <= self.most_fed()), *(n for n in self.below_power() if n < outcome.gpus)})
+                below = sorted({*(n for n in below if n <= self.count_fed()), *(n for n in self.list_below_power() if n < outcome.gpus)})
                 found = next((n for n in reversed(below) if not self.at(n).refusals), None)
             else:
                 found = last_count(below, lambda n: not self.at(n).refusals)
@@ -225,13 +225,13 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     """The row of a cell at a count; None: no count meets the limits."""
     common: dict[str, Any] = {"hardware": cell.hardware, "label": label, "place": place, "framework": cell.framework, "target": target}
     if cell.limits.power is not None:
-        common["most"] = cell.most_fed()
+        common["most"] = cell.count_fed()
     if gpus is None:
         return Candidate(**common, no_count=_say_no_count(cell, label, model))
     outcome = cell.at(gpus)
     group = outcome.group
     chosen = tuple(item for item in group.assumptions if item["origin"] == "default")
-    common |= {"refusals": outcome.refusals, "nearest": cell.nearest(outcome, model), "assumptions": chosen}
+    common |= {"refusals": outcome.refusals, "nearest": cell.find_nearest(outcome, model), "assumptions": chosen}
     if not outcome.estimate.legal[0]:
         return Candidate(**common, planned=_planned(outcome), warnings=tuple(group.warnings))
     if not outcome.estimate.fits[0]:
@@ -243,7 +243,7 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     storage = count_storage(total_parameters(model), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
     more = (*run_terms, *network_terms, *storage.terms)
     lines = row_warnings(group, 0)
-    if better := cell.better_near(outcome):
+    if better := cell.find_better_near(outcome):
         count, times = better
         lines.append(f"{gpus:,.0f} x {cell.hardware.name} divide badly: {count:,.0f} give {times - 1.0:.0%} more tokens/s for each of them")
     return Candidate(
@@ -268,7 +268,7 @@ def _say_no_count(cell: Cell, label: str, model: Any) -> str:
         costs = [pair for pair in costs if not math.isnan(pair[0])]
         cheapest = f"; the cheapest run is {units.amount(min(costs)[0])} USD on {min(costs)[1]:,.0f}" if costs else ""
         return f"no round count of {label} is within the limits{cheapest}"
-    return f"no plan fits on the {cell.most_fed():,} accelerators that the power limit feeds"
+    return f"no plan fits on the {cell.count_fed():,} accelerators that the power limit feeds"
 
 
 def _planned(outcome: Outcome) -> Planned:

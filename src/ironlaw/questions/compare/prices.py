@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from ironlaw.catalog.records import Price
+from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.money import find_price, price_if_known
 from ironlaw.estimate.wires import nic_rate
@@ -23,10 +24,14 @@ TERA, PETA, HOUR = 1e12, 1e15, 3600.0
 
 
 def bind_hardware(name: str, values: Mapping[str, Any], folders: tuple[str, ...]) -> Hardware:
-    """An accelerator with its cluster, its price and the roofs of the three-roof model."""
+    """An accelerator with its cluster, price and roofs; in its usual precision where it lacks the asked one."""
     precision = values.get("precision") or bind_precision(name, folders)
     given = {option: values[option] for option in ("node", "fabric", "scale_up_size", "nic_bandwidth") if option in values}
-    cluster = cluster_of({**given, "on": name, "precision": precision}, folders, [])
+    try:
+        cluster = cluster_of({**given, "on": name, "precision": precision}, folders, [])
+    except UnsupportedError:  # the estimate says so, in a row of its own
+        precision = bind_precision(name, folders)
+        cluster = cluster_of({**given, "on": name, "precision": precision}, folders, [])
     notes: Assumptions = []
     asked = values["price"].get(name)
     price = price_if_known(asked, cluster, folders, notes)

@@ -17,7 +17,7 @@ def tables(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[Tabl
     rows = [candidate.row() for candidate in candidates]
     run = any(candidate.run for candidate in candidates)
     answer = (*_KEY, _ANSWER, *_RATE, *(_RUN_SHORT if run else ()), *_COST) if run else (*_KEY, _ANSWER, *_RATE, *_COST, *_RENT)
-    fed = (Column("gpus_under_power_limit", "fed by the limit", "1"),) if "power_limit" in values else ()
+    fed = (Column("gpus_under_power_limit", "most under the limit", "1"),) if "power_limit" in values else ()
     answered = [row for row in rows if row.get("tokens_per_second") is not None]
     listed = [
         Table("estimate", "The answer: each accelerator with its best plan", columns_of((*answer, *fed), rows), rows),
@@ -88,7 +88,7 @@ _RUN = (
 )  # fmt: skip
 _PLANS = (*_KEY, Column("batch_tokens", "batch", "token"), Column("plan", "plan"))
 _MEMORY = (
-    *_KEY, Column("memory_share", "memory", "%"), Column("memory_free", "free", "B"), Column("fits_probability", "fits with", "%"),
+    *_KEY, Column("memory_share", "memory", "%"), Column("memory_free", "free", "B"), Column("fits_probability", "likely to fit", "%"),
     Column("hbm_share", "HBM share", "%"), Column("network_share", "network share", "%"), Column("cluster_hbm", "cluster HBM", "B/s"),
 )  # fmt: skip
 _NETWORK = (

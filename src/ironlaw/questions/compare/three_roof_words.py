@@ -28,11 +28,11 @@ KNOBS = (
 )
 LEFT_OUT = (
     "the three-roof model leaves out the traffic of tensor, pipeline and context parallelism and the routing of experts, and counts"
-    " replicas of several accelerators as one; the network column of the estimate has all of it"
+    " replicas of several accelerators as one; the network share of the estimate has all of it"
 )
 
 
-def costs(candidates: Sequence[Candidate], books: Sequence[Textbook], values: dict[str, Any]) -> tuple[str, dict[str, float]]:
+def costs_of(candidates: Sequence[Candidate], books: Sequence[Textbook], values: dict[str, Any]) -> tuple[str, dict[str, float]]:
     """USD per million tokens by accelerator, all from one model: from the estimate where it has an answer for at least two of them.
 
     Of several counts the first, of several frameworks the cheapest. Peaks and bandwidths that are given are in the simple prices and the
@@ -51,7 +51,7 @@ def costs(candidates: Sequence[Candidate], books: Sequence[Textbook], values: di
     return ("the three-roof model", first) if simple and len(first) > 1 else ("estimate", full)
 
 
-def metrics(hardware: Sequence[Hardware], cost: dict[str, float]) -> dict[str, dict[str, Any]]:
+def rank_prices(hardware: Sequence[Hardware], cost: dict[str, float]) -> dict[str, dict[str, Any]]:
     """For each simple price, whether it ranks the candidates as their cost per token does, and how far from proportional it is."""
     priced = sorted((one for one in hardware if cost.get(one.name)), key=lambda one: -cost[one.name])
     if len(priced) < 2:
@@ -91,7 +91,7 @@ def simple_prices(ranking: dict[str, dict[str, Any]], model: str) -> Table:
     return Table("simple_prices", title, _SIMPLE, rows)
 
 
-def sentences(
+def say_three_roofs(
     hardware: Sequence[Hardware], books: Sequence[Textbook], cost: dict[str, float], knobs: Knobs, values: dict[str, Any]
 ) -> list[str]:
     """What the three-roof model says of memory and of the network."""

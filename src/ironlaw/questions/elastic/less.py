@@ -42,7 +42,7 @@ class Less(NamedTuple):
 def count_lost(base: Base, loss: Loss) -> float:
     """Accelerators that a loss takes; a share is rounded up to whole accelerators."""
     cluster = base.group.cluster
-    rack = scalar(placement(cluster, base.group.plan).share)  # what the job takes of a rack
+    rack = scalar(placement(cluster, base.group.plan).largest)  # what the job takes of a rack
     unit = {"node": float(cluster.node.accelerators.value), "rack": rack, "accelerator": 1.0}
     lost = math.ceil(loss.number * base.gpus - 1e-9) if loss.unit == "share" else loss.number * unit[loss.unit]
     if lost >= base.gpus:
@@ -71,7 +71,7 @@ def after(base: Base, loss: Loss) -> Less:
 def loss_row(base: Base, less: Less) -> dict[str, Any]:
     """The best plan for what is left, and what is lost against all accelerators and against their share of them."""
     left, used = base.gpus - less.lost, less.best
-    row = {"lost": less.loss.written, "lost_gpus": less.lost, "left": left, "all_left": _describe_left(base, left, used)}
+    row = {"lost": less.loss.label, "lost_gpus": less.lost, "left": left, "all_left": _describe_left(base, left, used)}
     if used is None:
         return {**row, "used": 0.0, "idle": left, "lost_share": 1.0, "of_proportional": 0.0, "plan": "none fits"}
     return {
@@ -111,7 +111,7 @@ def kept_row(base: Base, less: Less) -> dict[str, Any]:
     """The plan with the parallel sizes kept, and what re-sharding to the best plan costs and brings."""
     left, used = base.gpus - less.lost, less.kept
     restart = base.rates.restart_time.value
-    row = {"lost": less.loss.written, "left": left, "restart_seconds": restart}
+    row = {"lost": less.loss.label, "left": left, "restart_seconds": restart}
     if used is None:
         return {**row, "used": 0.0, "idle": left}
     best = less.best or used
@@ -139,7 +139,7 @@ def reshard_time(size: Any, bandwidth: Any) -> Any:
 def sentence(base: Base, less: Less) -> str:
     """What a loss costs with the best plan, and with the parallel sizes kept."""
     left = base.gpus - less.lost
-    head = f"{less.loss.written} less, {left:,.0f} accelerators left: "
+    head = f"{less.loss.label} less, {left:,.0f} accelerators left: "
     if less.best is None:
         return head + "no plan fits"
     used = less.best
@@ -161,7 +161,7 @@ def terms_of(less: Less) -> list[Term]:
     found = []
     for used, what in ((less.best, "best plan"), (less.kept, "parallel sizes kept")):
         if used is not None:
-            found.append(used.group.throughput["tokens_per_second"].named(f"tokens per second, {less.loss.written} less, {what}"))
+            found.append(used.group.throughput["tokens_per_second"].named(f"tokens per second, {less.loss.label} less, {what}"))
     return found
 
 

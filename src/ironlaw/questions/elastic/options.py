@@ -24,6 +24,15 @@ class Loss(NamedTuple):
     number: float
     unit: str  # accelerator, node, rack or share
 
+    @property
+    def label(self) -> str:
+        """The loss in words.
+
+        >>> Loss("2nodes", 2.0, "node").label, Loss("33%", 0.33, "share").label
+        ('2 nodes', '33%')
+        """
+        return self.written if self.unit == "share" else f"{self.number:g} {self.unit}{'s' * (self.number != 1.0)}"
+
 
 def loss(value: Any, flag: str) -> Loss:
     """Read what is lost: 8 (accelerators), 2nodes, 1rack, 33% or 1/3.

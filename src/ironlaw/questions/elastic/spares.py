@@ -20,6 +20,7 @@ from ironlaw.terms import Term, leaf, scalar
 
 GIVEN = (0.0, 1.0, 2.0, 4.0)  # spare nodes that are compared where the question lists none
 MOST_DOWN = 24  # nodes down for which smaller plans are searched
+MOST_TRIED = 256.0  # spare nodes, where the question lists no more
 SELDOM = 1e4  # one time in how many more nodes are down than plans are searched for
 WAIT, FEWER = "wait for repair", "run on fewer"
 POLICIES = (
@@ -51,7 +52,8 @@ def lefts(base: Base, repair_time: float) -> list[float]:
 
 def compare(base: Base, repair_time: float, given: tuple[float, ...] | None) -> Part:
     """Expected rate and cost with every number of spare nodes, waiting for repair or running on fewer."""
-    most = int(max(law.spares(base.gpus, base.rates.mttf.value, repair_time, SELDOM), *(given or GIVEN))) + 1
+    enough = float(law.spares(base.gpus, base.rates.mttf.value, repair_time, SELDOM))
+    most = int(max(min(enough, MOST_TRIED), *(given or GIVEN))) + 1
     fewer = _rates_of_fewer(base, repair_time)
     everything = [_row(base, repair_time, float(n), policy, fewer) for n in range(most + 1) for policy in (WAIT, FEWER)]
     by_policy = {policy: min((row for row in everything if row["policy"] == policy), key=_cost_key) for policy in (WAIT, FEWER)}
@@ -67,6 +69,8 @@ def compare(base: Base, repair_time: float, given: tuple[float, ...] | None) -> 
     warnings = ["spare nodes are not validated: no published run gives its spares, repair time and goodput together"]
     if slices_of(base.group.cluster.node):
         warnings.append("slices of a torus: a spare node can replace a failed one only where the switches of the pod can join it")
+    if best["spares"] == most:
+        warnings.append(f"more than {most} spare nodes were not compared, and they may be cheaper still")
     return Part([_sentence(best, none), _checkpoint_sentence(base)], tables, list({term.name: term for term in terms}.values()), warnings)
 
 
@@ -92,11 +96,11 @@ def shares_of_time(states: Sequence[State], mttf: float, repair_time: float) -> 
     >>> [round(share, 4) for share in shares_of_time(wait, 1000.0, 50.0)]
     [0.6667, 0.3333]
     """
-    weights = [1.0]
-    for down, state in enumerate(states[:-1]):
-        weights.append(weights[-1] * float(law.odds_of_one_more_down(state.machines, mttf, repair_time, float(down))))
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
+    machines = np.array([state.machines for state in states[:-1]])
+    odds = law.odds_of_one_more_down(machines, mttf, repair_time, np.arange(len(states) - 1.0))
+    logs = np.concatenate([[0.0], np.cumsum(np.log(odds))])  # of weights that may be larger than any number
+    weights = np.exp(logs - logs.max())
+    return [float(weight) for weight in weights / math.fsum(weights)]
 
 
 def waiting_states(machines: float, rate: float, spares: float) -> list[State]:
@@ -128,7 +132,8 @@ def _rates_of_fewer(base: Base, repair_time: float) -> Callable[[int, int], Stat
         used = base.best(base.gpus - lacking * base.node)
         if used is None:
             return State(0.0, 0.0)
-        between = float(law.share_between_pauses(pause, repair_time / down))  # every repair that ends lets the job grow
+        grows = lacking == 1 or base.best(base.gpus - (lacking - 1) * base.node) is not used
+        between = float(law.share_between_pauses(pause, repair_time / down)) if grows else 1.0  # a repair that ends lets the job grow
         return State(_machines(base, used.gpus), useful(used) * (0.0 if math.isnan(between) else between))
 
     return smaller
@@ -186,7 +191,8 @@ def _sentence(best: dict[str, Any], none: dict[str, dict[str, Any]]) -> str:
     """The cheapest choice, against no spares."""
     token = best["usd_per_million_tokens"]
     price = "" if token is None else f", {token:.4g} USD per million useful tokens"
-    text = f"cheapest useful token: {best['spares']:g} spare nodes and {best['policy']}: goodput {best['goodput']:.1%}{price}"
+    nodes = "1 spare node" if best["spares"] == 1.0 else f"{best['spares']:g} spare nodes"
+    text = f"cheapest useful token: {nodes} and {best['policy']}: goodput {best['goodput']:.1%}{price}"
     return f"{text}; without spares {none[WAIT]['goodput']:.1%} waiting for repair, {none[FEWER]['goodput']:.1%} running on fewer"
 
 

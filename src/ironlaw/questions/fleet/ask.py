@@ -60,10 +60,11 @@ class Fleet:
 
     def tasks(self, more: float = 1.0) -> list[Task]:
         """The jobs as the schedule sees them, on pools of ``more`` times their accelerators."""
-        return [
-            Task(tuple(run.mode for run in self.rates.runs(at, more)), self.deadline(at), job.value)
-            for at, job in enumerate(self.reservation.jobs)
-        ]
+        found = []
+        for at, job in enumerate(self.reservation.jobs):
+            runs = [*self.rates.runs(at), *(self.rates.runs(at, more) if more > 1.0 else ())]
+            found.append(Task(tuple(dict.fromkeys(run.mode for run in runs)), self.deadline(at), job.value))
+        return found
 
     def run(self, placed: Placed) -> Run:
         """The run of a job in the schedule."""
@@ -91,7 +92,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     pools = [_pool_row(fleet, at) for at in range(len(fleet.reservation.pools))]
     runs = [run for at in range(len(fleet.reservation.jobs)) for run in fleet.rates.runs(at)]
     counts = [row_of(run, fleet.reservation.jobs, fleet.reservation.pools) for run in runs]
-    help_ = remedies(fleet.rates, fleet.tasks, fleet.limits, fleet.found) if fleet.late else []
+    help_ = remedies(fleet.rates, fleet.tasks, fleet.limits) if fleet.late else []
     lines = [{"line": line} for line in _chart(fleet)]
     heading = Column("line", f"= runs, ! deadline, | end of the reservation ({fleet.reservation.seconds / DAY:g} days)")
     tables = [
@@ -179,15 +180,17 @@ def _headline(fleet: Fleet, pools: Sequence[Mapping[str, Any]], help_: Sequence[
     """Who is late, when the last job ends, how good the schedule is, what is idle, what it draws."""
     found, jobs = fleet.found, fleet.reservation.jobs
     names = ", ".join(jobs[at].name for at in sorted(fleet.late))
-    lines = [
-        f"no: {len(fleet.late)} of {len(jobs)} jobs miss their deadline: {names}" if fleet.late else "every job is done by its deadline"
-    ]
+    lines = ["every job is done by its deadline"]
+    if fleet.late:
+        miss = "misses its deadline" if len(fleet.late) == 1 else "miss their deadlines"
+        lines = [f"no: {len(fleet.late)} of {len(jobs)} jobs {miss}: {names}"]
     lines += [f"what would meet every deadline: {'; or '.join(row['remedy'] for row in help_)}"] if help_ else []
     if fleet.late and not help_:
         lines.append("neither one job less nor twice the accelerators of a pool meets every deadline")
     if found.placed:
         lines.append(f"first {_starts(fleet)}; the last job ends on day {found.score.end / DAY:,.1f}")
         lines.append(_quality(found))
+        lines.append(_cost(fleet))
     hours = sum(row["idle_gpu_hours"] for row in pools)
     share = hours / sum(row["reserved_gpu_hours"] for row in pools)
     usd = [row["idle_usd"] for row in pools]
@@ -197,6 +200,17 @@ def _headline(fleet: Fleet, pools: Sequence[Mapping[str, Any]], help_: Sequence[
     of_limit = "" if limit is None else f" of {units.show(limit, 'W')}"
     lines.append(f"running jobs draw at most {units.show(fleet.peak(), 'W')}{of_limit}")
     return lines
+
+
+def _cost(fleet: Fleet) -> str:
+    """Cost and energy of all runs."""
+    usd, joules = 0.0, 0.0
+    for one in fleet.found.placed:
+        run = fleet.run(one).group.run
+        assert run is not None
+        usd += scalar(run.usd_with_failures)
+        joules += scalar(run.joules_with_failures)
+    return f"the runs take {units.show(joules, 'J')}" + ("" if math.isnan(usd) else f" and cost {usd:,.0f} USD")
 
 
 def _starts(fleet: Fleet) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw.questions.answer import Column
 from ironlaw.questions.fleet.rates import Rates
-from ironlaw.questions.fleet.schedule import Limits, Schedule, Task, schedule
+from ironlaw.questions.fleet.schedule import Limits, Task, schedule
 
 NODES, TRIALS = 15_000, 1_500  # of the search of each remedy
 STEPS = 16  # parts of a pool that are added one by one
@@ -20,7 +20,7 @@ REMEDIES = (
 TasksOf = Callable[[float], list[Task]]  # with pools of so many times their accelerators
 
 
-def remedies(rates: Rates, tasks_of: TasksOf, limits: Limits, found: Schedule) -> list[dict[str, Any]]:
+def remedies(rates: Rates, tasks_of: TasksOf, limits: Limits) -> list[dict[str, Any]]:
     """What would meet every deadline, each alone: no limit of power, one job less, more accelerators of one pool."""
     rows: list[dict[str, Any]] = []
     tasks = tasks_of(1.0)
@@ -29,8 +29,7 @@ def remedies(rates: Rates, tasks_of: TasksOf, limits: Limits, found: Schedule) -
         if _meets(tasks, free):
             rows.append({"remedy": "no limit of power", "lost_value": 0.0})
     rows += _one_less(rates, tasks, limits)
-    if not found.left_out or len(limits.capacity) == 1:
-        rows += [row for pool in range(len(limits.capacity)) if (row := _more(rates, tasks_of, limits, pool)) is not None]
+    rows += [row for pool in range(len(limits.capacity)) if (row := _more(rates, tasks_of, limits, pool)) is not None]
     return rows
 
 

@@ -15,8 +15,9 @@ from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.lessons.combine import COMBINED, MOST, STEPS, WORTH, Combined, bound_of, compose, fewest_that_fit
+from ironlaw.questions.lessons.options import LOADER
 from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
-from ironlaw.questions.lessons.setting import LOADER, TOKENS, Measure, Setting, bind_loader, hold_plan
+from ironlaw.questions.lessons.setting import TOKENS, Measure, Setting, bind_loader, hold_plan
 from ironlaw.questions.lessons.trials import NOT_TRIED, TRIED, Trial, Tried, try_all
 
 # the D.A.M. class (data, algorithm, machine) of each bound of a step
@@ -59,7 +60,7 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         values={"bound": bound_of(tried), "dam": CLASSES[bound_of(tried)], "plan": row["plan"], "base": _base_row(tried.base)},
         assumptions=[*row["assumptions"], *(item for item in notes if item["name"] not in known)],
         warnings=row["warnings"],
-        feasible=tried.base.fits or bool(combined.unchanged or combined.changed) or any(trial.fits for trial in tried.trials),
+        feasible=tried.base.fits or bool(combined.unchanged) or any(trial.fits and not trial.trains for trial in tried.trials),
         folders=folders,
     )
 

@@ -85,10 +85,11 @@ OWN: dict[str, Option] = {
 }
 WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OF_DATA = ("step_time", "batch", "timeline")  # options of ironlaw data that take the place of an estimate, or draw
+LOADER = tuple(name for name in DATA if name not in ESTIMATE and name not in OF_DATA)  # they describe the input pipeline
 OPTIONS: dict[str, Option] = {
     **OWN,
     **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT},
-    **{name: option for name, option in DATA.items() if name not in ESTIMATE and name not in OF_DATA},
+    **{name: DATA[name] for name in LOADER},
 }
 EXAMPLES = """\
   ironlaw lessons llama-3-8b --on h100-sxm --gpus 64

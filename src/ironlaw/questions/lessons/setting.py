@@ -18,10 +18,6 @@ from ironlaw.question.options import read_options
 from ironlaw.questions.data.input_stages import InputPipeline, Step, bind_pipeline
 from ironlaw.terms import scalar
 
-LOADER = (  # options of ironlaw data that describe the input pipeline
-    "sample_size", "memory_size", "bytes_per_token", "transform_time", "token_rate", "workers", "cores", "prefetch_factor",
-    "accelerators_per_node", "disk", "storage_network", "shared_storage", "sustained", "access_factor", "transfer_rate", "stages",
-)  # fmt: skip
 TOKENS = 1e6  # money, energy and carbon are of so many tokens
 _OF_THE_RUN = (
     "tokens", "evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time", "price", "grid",
@@ -89,12 +85,18 @@ def bind_loader(setting: Setting, group: Group, notes: list[Any]) -> InputPipeli
     return bind_pipeline(setting.loader, step, notes)
 
 
+def order_of(loader: Mapping[str, Any]) -> str:
+    """Whether batches are prepared beside the step: as given, else overlapped unless nothing is prefetched."""
+    order: str = loader.get("stages", "overlapped" if loader.get("prefetch_factor", 1.0) else "serial")
+    return order
+
+
 def _wait_for_data(setting: Setting, group: Group, loader: Mapping[str, Any]) -> float:
     """Seconds of a step in which accelerators wait for their batch; 0 without a description of the input pipeline."""
     if not loader:
         return 0.0
     pipeline = bind_loader(Setting(group, setting.given, setting.held, loader, setting.money, setting.folders), group, [])
-    overlapped = float(loader.get("stages", "overlapped") == "overlapped")
+    overlapped = float(order_of(loader) == "overlapped")
     process = pipeline.process_time(pipeline.workers)
     time = dataloading.supply_time(scalar(pipeline.fetch), process, scalar(pipeline.transfer), overlapped)
     return float(dataloading.waiting(time, pipeline.step.seconds, overlapped))

@@ -14,7 +14,7 @@ from ironlaw.job import PRECISIONS
 from ironlaw.law import activations
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.plan import Plan, recompute_columns
-from ironlaw.questions.lessons.setting import Setting, bind_loader
+from ironlaw.questions.lessons.setting import Setting, bind_loader, order_of
 from ironlaw.terms import fold, scalar
 
 Change = Callable[[Setting], "dict[str, Any] | str | None"]
@@ -266,9 +266,9 @@ _NEEDS_LOADER = "the question has no input pipeline: give --transform-time or --
 def _prefetch(setting: Setting) -> dict[str, Any] | str | None:
     if not setting.loader:
         return _NEEDS_LOADER
-    if setting.loader.get("stages", "overlapped") == "overlapped":
+    if order_of(setting.loader) == "overlapped":
         return "batches are prepared beside the step already; --stages serial describes a loop that waits for each batch"
-    return {"stages": "overlapped"}
+    return {"stages": "overlapped", **({} if setting.loader.get("prefetch_factor", 1.0) else {"prefetch_factor": 2.0})}
 
 
 def _workers(setting: Setting) -> dict[str, Any] | str | None:

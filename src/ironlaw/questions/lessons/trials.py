@@ -10,7 +10,8 @@ from ironlaw.estimate.held import change_options
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column
 from ironlaw.questions.compare.fewest import describe_plan
-from ironlaw.questions.lessons.setting import LOADER, Measure, Setting, estimate_of, measure
+from ironlaw.questions.lessons.options import LOADER
+from ironlaw.questions.lessons.setting import Measure, Setting, estimate_of, measure
 from ironlaw.questions.lessons.techniques import TECHNIQUES, Technique, conflicts
 
 SEARCHED = 8  # techniques whose plan is chosen anew, where none of the plan they are tried on is possible: each takes a search

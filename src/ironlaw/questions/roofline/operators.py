@@ -109,7 +109,7 @@ def _make_optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> li
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape
     moved = leaf("bytes", traffic.optimizer_step, "B", parameters=parameters, bytes_read_written=OPTIMIZERS[name].traffic_bytes)
-    flop = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=flops.OPERATIONS[name])
+    flop = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=OPTIMIZERS[name].flop)
     return [Operator(f"{name} step", flop, moved, "fp32", vector=True)]
 
 

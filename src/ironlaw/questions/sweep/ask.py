@@ -215,7 +215,11 @@ def _count_sites(values: Mapping[str, Any]) -> int:
 def _tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]], folders: tuple[str, ...]) -> Table:
     """A row for each row of the sweep and each exchange; in estimates on the next count that the sites share evenly."""
     count = _count_sites(values)
-    passed = {name: values[name] for name in (*EXCHANGE, *PASSED, "sites", "on", "price", "pue", "mfu") if name in values and name in SITES}
+    passed = {
+        name: values[name]
+        for name in (*EXCHANGE, *PASSED, "sites", "on", "price", "pue", "mfu", "rounding")
+        if name in values and name in SITES
+    }
     ways = [
         {name: value for name, value in zip(EXCHANGE_LISTS, way, strict=True) if value is not None}
         for way in itertools.product(*(values.get(name, (None,)) for name in EXCHANGE_LISTS))
