@@ -94,6 +94,8 @@ def test_quiet_still_reports_errors_and_keeps_the_status(ask):
     status, out, err = ask("estimate", "gpt-9", "--on", "rtx-4090", "--gpus", "8", "--quiet")
     assert (status, out) == (2, "") and "gpt-9" in err
     assert ask(*ASK, "--quiet", "--json")[0] == 2
+    status, out, err = ask(*PLAN, "--ep", "4", "--quiet")  # a dense model has no experts
+    assert (status, out) == (2, "") and err == "ironlaw: no plan of this question is legal: leave out --quiet to read why\n"
 
 
 @pytest.mark.parametrize("more", [("--json",), ("--format", "csv"), ("--explain",)])

@@ -54,7 +54,10 @@ class AnswerCommand(click.Command):
         if ctx.params.get("as_json") or ctx.params.get("how"):
             raise click.UsageError("--quiet prints nothing: leave out --quiet, or --json and --format")
         with open(os.devnull, "w", encoding="utf-8") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
-            return super().invoke(ctx)
+            status = super().invoke(ctx)
+        if status == 2:  # an answer whose page says what is wrong
+            click.echo("ironlaw: no plan of this question is legal: leave out --quiet to read why", err=True)
+        return status
 
 
 def _remember_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:

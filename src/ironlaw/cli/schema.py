@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ironlaw.cli.help import AnswerCommand
 from ironlaw.errors import UnknownNameError
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
@@ -19,7 +20,7 @@ Examples:
 """
 
 
-@click.command("schema", epilog=_EXAMPLES)
+@click.command("schema", cls=AnswerCommand, epilog=_EXAMPLES)
 @click.argument("verb", required=False)
 def command(verb: str | None) -> int:
     """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json; without VERB, the verbs that have one."""

@@ -64,7 +64,7 @@ def step(job: Job, cluster: Cluster, plan: Plan) -> Step:
 
 
 def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
-    """The sum of a step's parts, the waiting for stragglers of all ``domains``, which grows with that sum, and the fixed per-step overhead."""
+    """The sum of a step's parts, the waiting for stragglers of all ``domains``, which grows with it, and the fixed per-step overhead."""
     busy = fold(parts)
     lost = leaf(
         "stragglers and jitter",
