@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ironlaw.catalog import load
+from ironlaw.catalog.records import KINDS
 from ironlaw.question.options import CHOICES, Option
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]
@@ -47,13 +48,13 @@ def complete_records(kind: str, files: bool = False) -> Completer:
 def complete_kinds(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
     """Complete kinds of records."""
     del ctx, param
-    return _begin_with([*load.KINDS, "terms", "options"], written)
+    return _begin_with([*KINDS, "terms", "options"], written)
 
 
 def complete_every_record(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
     """Complete names of records of every kind."""
     del ctx, param
-    return _begin_with(sorted({name for kind in load.KINDS for name in load.names(kind)}), written)
+    return _begin_with(sorted({name for kind in KINDS for name in load.names(kind)}), written)
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:

@@ -139,7 +139,7 @@ def reshard_time(size: Any, bandwidth: Any) -> Any:
 def sentence(base: Base, less: Less) -> str:
     """What a loss costs with the best plan, and with the parallel sizes kept."""
     left = base.gpus - less.lost
-    head = f"{less.loss.written} less, {left:,.0f} accelerators left: "
+    head = f"{less.loss.words} less, {left:,.0f} accelerators left: "
     if less.best is None:
         return head + "no plan fits"
     used = less.best

@@ -24,6 +24,15 @@ class Loss(NamedTuple):
     number: float
     unit: str  # accelerator, node, rack or share
 
+    @property
+    def words(self) -> str:
+        """What is lost, in words.
+
+        >>> Loss("2nodes", 2.0, "node").words, Loss("1", 1.0, "accelerator").words, Loss("1/3", 1.0 / 3.0, "share").words
+        ('2 nodes', '1 accelerator', '1/3')
+        """
+        return self.written if self.unit == "share" else f"{self.number:,.0f} {self.unit}{'s' if self.number != 1.0 else ''}"
+
 
 def loss(value: Any, flag: str) -> Loss:
     """Read what is lost: 8 (accelerators), 2nodes, 1rack, 33% or 1/3.
