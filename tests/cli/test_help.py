@@ -39,7 +39,7 @@ def test_all_verbs_that_ask_a_question_are_grouped():
 @pytest.mark.parametrize("verb", [verb for verb in GROUPED if verb != "roofline"])  # a roofline needs no number of accelerators
 def test_the_short_help_shows_what_every_question_needs(ask, verb):
     names = {param.name for param in command_of(verb).params}
-    shown = {flag for flags in sections_of(ask([verb, "--help"]).output).values() for flag in flags}
+    shown = {flag for flags in sections_of(ask(verb, "--help")[1]).values() for flag in flags}
     assert {f"--{name.replace('_', '-')}" for name in ("on", "gpus", "deadline", "framework") if name in names} <= shown
 
 
