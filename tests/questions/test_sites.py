@@ -263,6 +263,8 @@ def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
         ({"gradients": "bf61"}, "bf16"),
         ({"wan_bandwidth": "0GB/s"}, "more than 0"),
         ({"wan_bandwidth": "10GB"}, "expected B/s"),
+        ({"wan_bandwidth": "100"}, "give its unit, such as 100Gb/s"),
+        ({"wan_bandwidth": None, "shared_bandwidth": "10"}, "give its unit, such as 10Gb/s"),
         ({"power_limit": "0MW"}, "more than 0"),
         ({"model_of": "ten-sites"}, "leave out"),
         ({"sites": [("a", "b")]}, "not a LAT,LON"),

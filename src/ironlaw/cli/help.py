@@ -18,7 +18,7 @@ OUTPUT = "Output"
 _OUTPUT = ("explain", "as_json", "how", "short", "quiet", "cite", "csv_file", "parquet_file", "redact", "catalog")
 _WIDEST = 30  # of the column of flags
 _FEW = 30  # a command with at most so many options shows them all
-_LONG = 12  # a group of more of a verb's own options is left to --help-all
+_LONG = 14  # a group of more of a verb's own options is left to --help-all
 _LAST = ("--json", "--format", "--short", "--quiet", "--catalog", "--help-all", "-h")  # in the help
 _ALL, _QUIET = "ironlaw.help_all", "ironlaw.quiet"
 

@@ -128,6 +128,12 @@ class Answer(Shown):
         answer = self if self.read is not None else answer_question(self.verb, self.given, self.catalog, cite=True)
         return cite(answer.read or (), laws_of(answer.terms))
 
+    def to_pandas(self, table: str = "") -> Any:
+        """A table as a pandas DataFrame: the first one, or that of a name."""
+        if not self.tables:
+            raise QuestionError("to_pandas(): this answer has no table")
+        return (self.table(table) if table else self.tables[0]).to_pandas()
+
     def __getitem__(self, name: str) -> Any:
         """The value of a term, a further value, or the rows of a table, by name."""
         for term in self.terms:

@@ -319,8 +319,11 @@ def _say_what_to_give(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]
     """For one log of training without a comparison: what to give, so that the causes of its time are ranked."""
     if len(files) != 1 or not (log := files[0].get("log")) or not (log["steps"] or log["tokens_per_second"]):
         return
-    run = log["run"]
-    lacking = [words for name, words in NEEDED if name not in run]
+    given = {said.split(":")[0] for said in log["said"] if said.endswith("(given)")}
+    known = {*log["run"], *(name for name, words in (("model", "model"), ("on", "device")) if words in given)}
+    lacking = [words for name, words in NEEDED if name not in known]
+    if not lacking:
+        return
     yield ink.dim(f"to rank what could explain its time against an estimate of the same run, give {', '.join(lacking)}")
 
 

@@ -58,10 +58,10 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     steps = log["steps"]
     if steps is not None:
         yield ink.bold("Steps")
-        spread = f"5th to 95th percentile {_s(steps['p5_seconds'])} to {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else "one line"
-        yield f"  median {_s(steps['median_seconds'])} per {steps['per']}, over {steps['iterations']} ({steps['lines']} lines); {spread}"
+        spread = f"; 5th to 95th percentile {_s(steps['p5_seconds'])} to {_s(steps['p95_seconds'])}" if steps["lines"] > 1 else ""
+        yield f"  median {_s(steps['median_seconds'])} per {steps['per']}, over {steps['iterations']} ({_lines(steps['lines'])}){spread}"
     for aside in log["aside"]:
-        yield f"  left out: {aside['lines']} lines: {aside['reason']}" + (
+        yield f"  left out: {_lines(aside['lines'])}: {aside['reason']}" + (
             f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
         )
     yield from _rate_lines(log, ink)
@@ -162,6 +162,11 @@ def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     )
     if rows:
         yield from table_lines(Table("memory", "Memory, measured and predicted", columns, rows), ink)
+
+
+def _lines(number: int) -> str:
+    """A number of lines, in words."""
+    return f"{number} line{'s' if number != 1 else ''}"
 
 
 def _s(seconds: float) -> str:

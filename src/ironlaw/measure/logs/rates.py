@@ -109,7 +109,7 @@ def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
         return "no tokens per second: the log has times of samples, not of iterations"
     needed = {"--gpus": job.gpus} | ({} if job.tokens else {"--seq-len": job.seq_len, "--global-batch-size": job.batch})
     missing = [option for option, value in needed.items() if not value]
-    return f"no tokens per second: give {', '.join(missing)}"
+    return f"no tokens per second and GPU: give {', '.join(missing)}"
 
 
 def tokens_per_second_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str]) -> float | None:

@@ -299,6 +299,8 @@ def describe(measured: Measured, predicted: Predicted, rows: Sequence[Row]) -> s
     """The comparison in one line: measured and predicted step, and the terms that differ."""
     share = measured.step_seconds / predicted.seconds - 1.0
     head = "as long as predicted" if _percent(share) == "0 %" else f"{_percent(share)} {'slower' if share > 0 else 'faster'} than predicted"
+    if share >= 1.0:
+        head += f", {1.0 + share:.2g} times as long"
     if not rows:
         steps = f"measured {units.show(measured.step_seconds, 's', 4)}, predicted {units.show(predicted.seconds, 's', 4)} a step"
         return f"{steps}: {head}; {NOT_FROM_A_LOG}"

@@ -14,6 +14,7 @@ from ironlaw.question.words import tokens
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}  # of one gradient on the wire
 SPLITS = ("gpus", "even", "balanced")  # how the sites split the batch
 PLACES = ("host", "device")  # where the outer state of DiLoCo is; the first is the default
+SLOWEST = 1e5  # B/s; a rate below it that has no unit is taken for a unit forgotten
 RECORDED = "place"  # the price of electricity that the catalogue has for a place
 PLAN = (  # options of an estimate that set the plan inside a site
     "node", "fabric", "framework", "precision", "micro_batch_size", "tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard", "zero",
@@ -54,6 +55,18 @@ def window(value: Any, flag: str) -> float:
     if not 0 <= number <= 1e6:
         raise ValueRangeError(f"{flag} is {value}, must be from 0 to 1e6 steps")
     return number
+
+
+def line_rate(value: Any, flag: str) -> float:
+    """Read the line rate of a link between sites [B/s]. A number without a unit is B/s, so a small one is a unit forgotten.
+
+    >>> line_rate("100Gb/s", "--wan-bandwidth")
+    12500000000.0
+    """
+    rate = positive("B/s")(value, flag)
+    if units.bare_number(value) is not None and rate < SLOWEST:
+        raise ValueRangeError(f"{flag} is {value} without a unit, which is {units.show(rate, 'B/s')}; give its unit, such as {value}Gb/s")
+    return rate
 
 
 def electricity_price(value: Any, flag: str) -> Any:
@@ -129,8 +142,8 @@ OPTIONS: dict[str, Option] = {
     "pue": Option(for_each(at_least_one), "power usage effectiveness (default: the catalogue's)", "EACH"),
     "grid": Option(for_each(ESTIMATE["grid"].read), "grid: a region, or g/kWh (default: the place's; without a place, world)", "EACH"),
     # --- the network between the sites
-    "wan_bandwidth": Option(for_each(positive("B/s")), "line rate from a site to the others, one direction, such as 100Gb/s", "EACH"),
-    "shared_bandwidth": Option(positive("B/s"), "line rate of a network that all sites share in equal parts", "RATE"),
+    "wan_bandwidth": Option(for_each(line_rate), "line rate from a site to the others, one direction, such as 100Gb/s", "EACH"),
+    "shared_bandwidth": Option(line_rate, "line rate of a network that all sites share in equal parts", "RATE"),
     "wan_efficiency": Option(share, "share of the line rate that data takes (default: 94 %, what headers leave)", "SHARE"),
     "wan_price": Option(for_each(traffic_price), "USD per TB that leaves a site (default: not counted)", "EACH"),
     "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms (default: a fibre along the longest link)", "TIME"),
