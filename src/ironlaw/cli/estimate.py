@@ -231,7 +231,7 @@ def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
         return estimate.row(index)
     if form.name == "table":
         return {}
-    from ironlaw.report.tables import estimate_row
+    from ironlaw.estimate.columns import estimate_row
 
     return estimate_row(estimate, index)
 

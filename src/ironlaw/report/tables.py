@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.estimate.as_data import bound_data, memory_data, number, plan_data, run_data, warnings
-from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.as_data import number, warnings
+from ironlaw.estimate.columns import estimate_row
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.report import estimate as pages
 from ironlaw.report.terminal import Ink
@@ -16,36 +16,6 @@ if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
 _UNITS = (("_seconds", "s"), ("seconds", "s"), ("_bytes", "B"), ("bytes", "B"), ("share", "%"), ("mfu", "%"))
-_PLAN = (
-    "model", "accelerator", "gpus", "node", "framework", "precision", "global_batch_size", "micro_batch_size", "seq_len", "tp", "pp",
-    "vpp", "cp", "ep", "dp", "zero", "recompute",
-)  # fmt: skip
-_RUN = ("days", "gpu_hours", "usd", "kwh", "kg_co2e", "days_with_failures", "usd_with_failures", "goodput")
-
-
-def estimate_row(estimate: Estimate, index: int) -> dict[str, Any]:
-    """One row of an estimate as one flat row of a table; what has no value is None."""
-    group, at = estimate.place_of(index)
-    plan, memory, run = plan_data(group, at), memory_data(group, at), run_data(group, at) or {}
-    legal = bool(number(group.legal, at))
-    step = number(group.step.tree.value, at) if legal else None
-    band = step_band(group, at, step) if step is not None else None
-    rates = {name: number(term.value, at) if legal else None for name, term in group.throughput.items()}
-    return {
-        **{name: plan.get(name) for name in _PLAN},
-        "legal": legal,
-        "fits": bool(legal and memory["fits"]),
-        "device_bytes": memory["device"] if legal else None,
-        "capacity_bytes": memory["capacity_bytes"],
-        "step_seconds": step,
-        "band_low_seconds": band[0] if band else None,
-        "band_high_seconds": band[1] if band else None,
-        "tokens_per_second": rates.get("tokens_per_second"),
-        "tokens_per_second_per_gpu": rates.get("tokens_per_second_per_gpu"),
-        "mfu": rates.get("mfu"),
-        "bound": bound_data(group, at, False)["by"] if step is not None else None,
-        **{name: run.get(name) for name in _RUN},
-    }
 
 
 def estimate_answer(estimate: Estimate, every_column: bool = True) -> Answer:
