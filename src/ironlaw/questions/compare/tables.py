@@ -88,7 +88,7 @@ _RUN = (
 )  # fmt: skip
 _PLANS = (*_KEY, Column("batch_tokens", "batch", "token"), Column("plan", "plan"))
 _MEMORY = (
-    *_KEY, Column("memory_share", "memory", "%"), Column("memory_free", "free", "B"), Column("fits_probability", "fits with", "%"),
+    *_KEY, Column("memory_share", "memory", "%"), Column("memory_free", "free", "B"), Column("fits_probability", "likely to fit", "%"),
     Column("hbm_share", "HBM share", "%"), Column("network_share", "network share", "%"), Column("cluster_hbm", "cluster HBM", "B/s"),
 )  # fmt: skip
 _NETWORK = (
