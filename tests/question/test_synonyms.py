@@ -120,7 +120,7 @@ def test_python_and_question_files_take_the_same_words(ask, tmp_path):
     asked = ironlaw.estimate("llama-3-8b", accelerator="h100-sxm", num_gpus=8, per_device_train_batch_size=1, seq_length=4096, bf16=True)
     same = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, micro_batch_size=1, seq_len=4096, precision="bf16")
     assert asked.step_seconds[0] == same.step_seconds[0]
-    with pytest.raises(IronlawError, match="batch-size has two readings"):
+    with pytest.raises(IronlawError, match="batch_size has two readings"):
         ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, batch_size=64)
     path = tmp_path / "run.toml"
     path.write_text('model = "llama-3-8b"\naccelerator = "h100-sxm"\nnum_gpus = 8\nmicro_batch_size = 1\nseq_len = 4096\nbf16 = true\n')
