@@ -277,8 +277,8 @@ def optimal_interval(layers, per_layer, boundary):
         per_layer [B]: activations of one layer, > 0
         boundary [B]: one checkpoint, see checkpoint, >= 0
     Returns [1]: layers between checkpoints, not rounded
-    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 4.1, https://arxiv.org/abs/1604.06174, with the size
-        of a checkpoint by Korthikanti et al., MLSys 2023, table 2, https://arxiv.org/abs/2205.05198
+    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, section 4.1, https://arxiv.org/abs/1604.06174; Korthikanti
+        et al., Reducing Activation Recomputation, MLSys 2023, table 2 (size of a checkpoint), https://arxiv.org/abs/2205.05198
     Leaves out: segments are whole numbers of layers; what else is in memory
 
     >>> float(optimal_interval(40, 1.0, 1.0))  # worked in the estimation exercises

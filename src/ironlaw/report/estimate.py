@@ -90,12 +90,19 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield plan_line(plan)
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
-    yield parameters_line(parameters_data(group.job))
+    yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
 
 
 def _by_6n(group: Group, rates: dict[str, Any]) -> str:
     """The MFU by 6N; nothing where weights are frozen, which 6N does not know."""
     return "" if group.job.lora_rank or group.job.model.frozen_layers else f"6N {rates['mfu_6n']:.1%}, "
+
+
+def _adapter_words(group: Group) -> str:
+    """The rank of adapters, and the format of the frozen weights beside them."""
+    if not group.job.lora_rank:
+        return ""
+    return f"; adapters of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
 
 
 def parameters_line(counts: dict[str, Any]) -> str:

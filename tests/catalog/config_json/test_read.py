@@ -284,3 +284,8 @@ def test_a_byte_order_mark_is_accepted(tmp_path):
 
 def test_a_path_may_be_text():
     assert load_config(str(CONFIGS / "gpt2.json"))["n_embd"] == 768
+
+
+def test_a_diffusion_model_is_refused_by_its_class():
+    with pytest.raises(UnsupportedError, match="'DiTTransformer2DModel' is a model of the diffusers library; diffusion is not modelled"):
+        model_from_config({"_class_name": "DiTTransformer2DModel", "num_layers": 28}, "config.json", "dit")

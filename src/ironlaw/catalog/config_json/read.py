@@ -71,7 +71,9 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
 
 
 def _refuse_type(config: dict[str, Any], where: str) -> None:
-    """Refuse an architecture that no Model describes, by its ``model_type``."""
+    """Refuse an architecture that no Model describes, by its ``model_type``, or by the class name of a diffusion model."""
+    if "model_type" not in config and isinstance(name := config.get("_class_name"), str):
+        raise UnsupportedError(f"{where}: {quote(name)} is a model of the diffusers library; diffusion is not modelled")
     stated = config.get("model_type")
     model_type = stated if isinstance(stated, str) else ""
     advice = "ironlaw models decoder-only transformers"

@@ -52,10 +52,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         raise candidates[0].error or QuestionError("no accelerator can do the job")
     by, cost = three_roof_words.costs_of(candidates, books, values)
     ranking = three_roof_words.rank_prices(hardware, cost)
-    noted = [one.assumptions for one in hardware] + [one.assumptions for one in candidates]
-    for item in (item for items in noted for item in items):
-        if item not in assumptions and item["name"] != "price":  # a price is noted with its accelerator
-            assumptions.append(item)
+    _note(assumptions, [one.assumptions for one in hardware] + [one.assumptions for one in candidates])
     return Answer(
         title=f"{_say_model(model)} {'trained' if training else 'run forward'} on {', '.join(on)}",
         headline=[*headline(candidates, values), *three_roof_words.say_three_roofs(hardware, books, cost, knobs, values)],
@@ -78,6 +75,17 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         possible=any(candidate.legal for candidate in candidates) if training else True,
         folders=folders,
     )  # fmt: skip
+
+
+def _note(assumptions: Assumptions, noted: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Add what the candidates assume, each once; a share of memory to keep that differs between frameworks as one line."""
+    margins = list(dict.fromkeys(item["value"] for items in noted for item in items if item["name"] == "margin"))
+    shares = " or ".join(str(value).removesuffix(" of device memory") for value in margins)
+    for item in (item for items in noted for item in items):
+        differs = item["name"] == "margin" and len(margins) > 1
+        said = {**item, "value": f"{shares} of device memory, by framework"} if differs else item
+        if said not in assumptions and said["name"] != "price":  # a price is noted with its accelerator
+            assumptions.append(said)
 
 
 def _check(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, ...]:

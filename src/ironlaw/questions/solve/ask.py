@@ -91,7 +91,7 @@ def _write_answer(values: dict[str, Any], workload: Workload, solution: Solution
     counts = Table("ways", "Counts to choose from", _count_columns(workload), _tabulate_counts(values, workload, solution, mfu))
     rows = run.data()["suspects"] if run is not None else []
     return Answer(
-        title=f"{workload.title} on {values['on']}: {unknown}",
+        title=f"{workload.title} on {values['on']}, solved for {'MFU' if unknown == 'mfu' else unknown}",
         headline=[*headline, parameters, states],
         tables=[
             *([tabulate_suspects(rows)] if rows else []),
