@@ -81,3 +81,10 @@ def test_the_output_of_an_item_has_its_figures(check):
         assert found, f"{figure['find']!r} is not in\n{out}"
         assert float(found[1].replace(",", "")) == pytest.approx(figure["value"], rel=figure["within"]), found[0]
     assert check.get("shows") or check.get("figures"), "a check without an expectation cannot fail"
+
+
+def test_every_item_has_a_check_of_what_its_command_prints():
+    """All 119 items: each has figures or words that its command must print."""
+    asked = {item for item in ITEMS if not item.startswith("E")}
+    assert len(asked) == 119
+    assert asked <= {check["item"] for check in CHECKS}
