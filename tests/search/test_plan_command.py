@@ -404,7 +404,7 @@ def test_tables_are_flat(data):
 
 def test_a_wrong_library_call_raises_an_ironlaw_error():
     with pytest.raises(IronlawError, match="unknown option"):
-        ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, gbs=12)
+        ironlaw.search("llama-3-8b", on="h100-sxm", gpus=8, batch_sizes=12)
 
 
 def test_a_price_for_an_accelerator_outside_the_question_is_refused(ask):

@@ -153,7 +153,7 @@ def test_nothing_scored_is_status_1_and_still_json(table, ask):
         (("--by", "famly"), 2, "nearest: family"),
         (("--by", ""), 2, "family, stack, device, support, apart"),
         (("--runs", "x.csv"), 2, "one of them"),
-        (("--json", "--markdown"), 2, "one of them"),
+        (("--json", "--markdown"), 2, "leave one out"),
         (("--catalog", "nowhere"), 3, "no such folder"),
         (("--peaks", "nowhere.csv"), 3, "nowhere.csv"),
     ],

@@ -97,7 +97,8 @@ def as_flags(change: Mapping[str, Any]) -> str:
     >>> as_flags({"recompute": "segments:4", "sp": True, "tp": 8.0, "overlap": frozenset({"tp"})})
     '--recompute segments:4 --sp on --tp 8 --overlap tp'
     """
-    return " ".join(f"--{name.replace('_', '-')} {printed(value) or 'none'}" for name, value in change.items())
+    words = {name: ("off", "on")[value] if isinstance(value, bool) else printed(value) or "none" for name, value in change.items()}
+    return " ".join(f"--{name.replace('_', '-')} {word}" for name, word in words.items())
 
 
 @dataclass(frozen=True)
