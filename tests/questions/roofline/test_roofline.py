@@ -505,3 +505,8 @@ def test_a_step_as_fast_as_predicted_has_no_suspects():
 def test_only_one_measurement_is_given():
     with pytest.raises(QuestionError, match="--measured and --tokens-per-second"):
         roofline(model="llama-3-8b", on="h100-sxm", gpus=64, measured="3s", tokens_per_second="1M")
+
+
+def test_a_tolerance_needs_a_baseline():
+    with pytest.raises(QuestionError, match="tolerance has no effect without"):
+        roofline(gemm=(1024, 1024, 1024), on="h100-sxm", measured="20us", tolerance=0.1)

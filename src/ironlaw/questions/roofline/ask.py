@@ -33,6 +33,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
             raise QuestionError(f"--{option.replace('_', '-')} does not go with {_describe(name)}")
     if "baseline" in values and "measured" not in values:
         raise QuestionError("--baseline is compared with --measured: give both")
+    if "tolerance" in values and "baseline" in question.takes and "baseline" not in values:
+        raise QuestionError("--tolerance has no effect without --baseline: give both")
     answer: Answer = import_module(f"ironlaw.questions.roofline.{question.module}").answer(name, values, folders)
     return answer
 
