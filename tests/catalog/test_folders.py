@@ -197,3 +197,20 @@ def test_a_folder_that_cannot_be_read_is_named(ask, folder, monkeypatch, form):
     monkeypatch.setattr(Path, "stat", closed)
     status, out, err = ask(*ASKED, "--catalog", folder, *form)
     assert (status, out) == (3, "") and str(folder / "nodes") in err and "Permission denied" in err and "write" not in err
+
+
+def test_a_relative_folder_is_that_of_the_working_folder(tmp_path, monkeypatch):
+    """Two folders of one name, asked from two places in one process."""
+    prices = {}
+    for place, usd in (("one", "1.5"), ("two", "2.5")):
+        folder = tmp_path / place / "mine" / "prices"
+        folder.mkdir(parents=True)
+        (folder / "h100-sxm.toml").write_text(
+            'title = "ours"\n[[price]]\nprovider = "us"\nregion = "here"\nterm = "on-demand"\ndate = "2026-11-01"\ncurrency = "USD"\n'
+            f'per_hour = {{ value = "{usd} USD/h", source = "lease" }}\n'
+            '[sources.lease]\ntitle = "Lease"\nurl = "https://example.org/lease"\nread = 2026-11-01\ngrade = "vendor"\n',
+            encoding="utf-8",
+        )
+        monkeypatch.chdir(tmp_path / place)
+        prices[place] = load.record("prices", "h100-sxm", ("mine",)).price[0].per_hour.value * 3600.0
+    assert prices == pytest.approx({"one": 1.5, "two": 2.5})

@@ -148,7 +148,7 @@ def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
     """The record of ``kind`` called ``name`` (or an alias of it), an instance of ``KINDS[kind]``."""
     reading = READING.get()
     if reading is None:
-        return _record(kind, name, folders)
+        return _record(kind, name, folders, _working_folder() if folders else "")
     key = (kind, name, folders)
     if key not in reading.records:
         found = reading.records[key] = _decode_file(kind, name, folders)
@@ -158,9 +158,18 @@ def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:
 
 
 @cache
-def _record(kind: str, name: str, folders: tuple[str, ...]) -> Any:
-    """The record of a name, decoded once."""
+def _record(kind: str, name: str, folders: tuple[str, ...], working_folder: str) -> Any:
+    """The record of a name, decoded once; ``folders`` may be relative to the working folder."""
+    del working_folder
     return _decode_file(kind, name, folders)
+
+
+def _working_folder() -> str:
+    """The working folder; "" where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _decode_file(kind: str, name: str, folders: tuple[str, ...]) -> Any:
