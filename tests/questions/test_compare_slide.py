@@ -50,7 +50,7 @@ def test_every_row_is_the_answer_of_estimate_and_plan(slide, ask):
 
 def test_energy_is_power_times_time_and_carbon_follows_the_grid(slide):
     """By hand: an H100 has 700 W and an eighth of 4,600 W of its host; times PUE 1.2; 100 g/kWh."""
-    row = next(row for row in slide["run"] if row["accelerator"] == "h100-sxm" and row["gpus"] == 64)
+    row = next(row for row in slide["estimate"] if row["accelerator"] == "h100-sxm" and row["gpus"] == 64)
     watts = 64 * (700 + 4600 / 8) * 1.2
     assert row["power"] == pytest.approx(watts, rel=1e-12)
     mwh = watts * row["days_with_failures"] * 24 / 1e6
@@ -125,11 +125,11 @@ def test_a_power_limit_is_of_the_facility():
 def test_switches_draw_power_where_they_are_counted():
     """By hand: 64 H100 on 64-port switches take one, of 1,720 W; times PUE 1.2."""
     plain, counted = (
-        compare("llama-3-8b", on="h100-sxm", gpus=64, **RUN, **more)["run"][0] for more in ({}, {"network_power": "switches"})
+        compare("llama-3-8b", on="h100-sxm", gpus=64, **RUN, **more)["estimate"][0] for more in ({}, {"network_power": "switches"})
     )
     assert counted["power"] - plain["power"] == pytest.approx(1720 * 1.2, rel=1e-9)
     assert counted["mwh_with_failures"] / plain["mwh_with_failures"] == pytest.approx(counted["power"] / plain["power"], rel=1e-12)
-    given = compare("llama-3-8b", on="h100-sxm", gpus=64, network_power="100W", **RUN)["run"][0]
+    given = compare("llama-3-8b", on="h100-sxm", gpus=64, network_power="100W", **RUN)["estimate"][0]
     assert given["power"] - plain["power"] == pytest.approx(6400 * 1.2, rel=1e-9)
 
 
@@ -303,3 +303,14 @@ def test_sizing_asks_for_few_counts():
     assert last_count(counts, lambda count: 24 <= count <= 1000) == 896
     assert last_count(counts, lambda count: False) is None
     assert counts_below(5, 8, [1.0, 2.0, 4.0]) == [4.0]
+
+
+def test_the_headline_says_why_no_row_answers_yes_and_rows_are_told_once():
+    asked = {"model": "llama-3-8b", "on": "h100-sxm,b200-sxm", "gpus": 64, "tokens": "1T", "power_limit": "50kW"}
+    refused = compare(**asked)
+    assert not refused.feasible
+    for row in refused["refused"]:
+        assert any(row["why_not"] in line for line in refused.headline) and row["nearest_gpus"]
+    for table in refused.tables[1:]:
+        if table.name in ("refused", "run", "plans", "memory", "network", "storage"):
+            assert all(set(row) <= {"nearest_gpus", *(column.key for column in table.columns)} for row in table.rows)

@@ -57,8 +57,15 @@ def headline(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[st
     lines += say_limits(candidates, values)
     refused = sum(not candidate.answers for candidate in candidates)
     if refused:
-        lines.append(f"no: {refused} of {len(candidates)} rows, see why below" if places else "see why below")
+        lines += [f"no: {refused} of {len(candidates)} rows, see why below"] if places else _say_why(candidates)
     return lines
+
+
+def _say_why(candidates: Sequence[Candidate]) -> list[str]:
+    """Why the first rows answer no; the table below has all."""
+    rows = [(candidate.row().get("gpus"), candidate) for candidate in candidates if candidate.why_not]
+    lines = [f"{'' if gpus is None else f'{gpus:,.0f} x '}{row.hardware.name}: {row.why_not}" for gpus, row in rows]
+    return [*lines[:MOST_LINES], *(["see the others below"] if len(lines) > MOST_LINES else [])]
 
 
 def _say_best(rows: list[Candidate], goal: str, several: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ironlaw.questions.answer import Column, Table, filled_columns
@@ -36,7 +37,14 @@ def tables(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[Tabl
     flags = [
         {"accelerator": c.hardware.name, "gpus": c.planned.gpus if c.planned else None, **line} for c in candidates for line in c.flags
     ]
+    listed[1:] = [_own_cells(table) for table in listed[1:]]
     return [*listed, Table("flags", "Launch flags of each plan", _FLAGS, flags)]
+
+
+def _own_cells(table: Table) -> Table:
+    """A table whose rows have the cells of its columns alone: the first table has all of a row, and no other says it again."""
+    keys = [*(column.key for column in table.columns), *(("nearest_gpus",) if table.name == "refused" else ())]
+    return replace(table, rows=[{key: row[key] for key in keys if key in row} for row in table.rows])
 
 
 def _run_title(values: dict[str, Any]) -> str:
