@@ -33,7 +33,8 @@ from ironlaw.terms import scalar
 MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
 ROWS = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
-    Column("gpus", "GPUs", "1"), Column("power_cap", "power cap", "W"), Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
+    Column("gpus", "GPUs", "1"), Column("power_cap", "power cap", "W"),
+    Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
     Column("at_once", "without accumulation", "B"), Column("fits", "fits"), Column("step", "step", "s"),
     Column("tokens_per_second", "tokens/s", "1"),
     Column("mfu", "MFU", "%"), Column("steps", "steps", "1"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
