@@ -188,7 +188,7 @@ def test_an_option_with_an_effect_is_not_called_idle(given):
 def unpriced(tmp_path) -> str:
     """A folder with one accelerator that the catalogue lacks, and nothing else."""
     (tmp_path / "accelerators").mkdir()
-    (tmp_path / "accelerators" / "l40.toml").write_text(
+    (tmp_path / "accelerators" / "l41.toml").write_text(
         'title = "NVIDIA L40 48 GB"\nvendor = "NVIDIA"\narchitecture = "ada"\nusual_node = "l40s-8"\ncalibration = "l40s"\n'
         'memory_capacity = { value = "48 GiB", source = "s" }\nhbm_bandwidth = { value = "864 GB/s", source = "s" }\n'
         'tdp = { value = "300 W", source = "s" }\n[peak]\nbf16 = { value = "181 TFLOP/s", source = "s" }\n'
@@ -199,10 +199,10 @@ def unpriced(tmp_path) -> str:
 
 
 def test_one_file_is_enough_for_a_run(unpriced, capsys):
-    ask = ["estimate", "llama-3-8b", "--catalog", unpriced, "--on", "l40", "--gpus", "32", "--tokens", "100B"]
+    ask = ["estimate", "llama-3-8b", "--catalog", unpriced, "--on", "l41", "--gpus", "32", "--tokens", "100B"]
     assert main(ask) == 0
     page = capsys.readouterr().out
-    assert "no price known" in page and "price none: the catalogue has no price of l40" in page
+    assert "no price known" in page and "price none: the catalogue has no price of l41" in page
     assert main([*ask, "--json"]) == 0
     run = json.loads(capsys.readouterr().out)["run"]
     assert run["usd"] is run["usd_with_failures"] is None
@@ -214,7 +214,7 @@ def test_one_file_is_enough_for_a_run(unpriced, capsys):
 
 
 def test_one_file_is_enough_for_a_search(unpriced, capsys):
-    ask = ["plan", "llama-3-8b", "--catalog", unpriced, "--on", "l40", "--gpus", "16"]
+    ask = ["plan", "llama-3-8b", "--catalog", unpriced, "--on", "l41", "--gpus", "16"]
     assert main(ask) == 0
     assert main([*ask, "--tokens", "100B"]) == 0
     assert "no price known" in capsys.readouterr().out
@@ -222,9 +222,9 @@ def test_one_file_is_enough_for_a_search(unpriced, capsys):
     json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     for money in (["--minimize", "cost"], ["--budget", "1M", "--tokens", "1T"]):
         assert main([*ask, *money]) == 2
-        assert capsys.readouterr().err.startswith("ironlaw: the catalogue has no price of l40: give --price")
+        assert capsys.readouterr().err.startswith("ironlaw: the catalogue has no price of l41: give --price")
 
 
 def test_a_price_that_is_named_must_be_there(unpriced):
-    with pytest.raises(QuestionError, match="the catalogue has no price of l40"):
-        ironlaw.estimate("llama-3-8b", on="l40", gpus=8, tokens="1B", price="lambda/on-demand", catalog=unpriced)
+    with pytest.raises(QuestionError, match="the catalogue has no price of l41"):
+        ironlaw.estimate("llama-3-8b", on="l41", gpus=8, tokens="1B", price="lambda/on-demand", catalog=unpriced)

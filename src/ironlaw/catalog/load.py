@@ -43,6 +43,7 @@ SINGULAR = {
     "systems": "systems record",
     "bands": "bands record",
 }
+CODED = ("nodes",)  # kinds whose other names people type as they are printed elsewhere: instance types of clouds
 _MAX_FILE = 2_000_000  # bytes
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
 _OF_TEXTS = {"tuple[str, ...]": list, "dict[str, str]": dict}
@@ -140,7 +141,7 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
     raise UnknownNameError(
         SINGULAR[kind],
         str(name),
-        known if nearest_names(str(name), known) else [*known, *aliases(folders)[kind]],
+        known if kind not in CODED and nearest_names(str(name), known) else [*known, *aliases(folders)[kind]],
         more=f"ironlaw catalog list {kind}",
     )
 
