@@ -6,7 +6,7 @@
 Generated pages: ``docs/reference/{cli,options,laws,catalogue}.md``; ``docs/validation.md``, which predicts every published run that
 ships; ``docs/plans-against-published.md``, which searches for better plans than the published ones.
 
-In ``README.md``, ``docs/tutorial.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes the tool run or fill the block:
+In ``README.md``, ``docs/tutorial.md``, ``docs/clouds.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes the tool run or fill the block:
 
     <!-- file run.toml -->             write the block below to that file in the page's folder
     <!-- shipped models/NAME.toml -->  show that file of the catalogue that ships
@@ -45,7 +45,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 100
 MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
-PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/*.md", "docs/documents/*.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/clouds.md", "docs/how-to/*.md", "docs/documents/*.md")
 _HEADLINE = re.compile(r"(?<=<!-- headline -->\n).*?(?=<!-- /headline -->)", re.DOTALL)
 _BLOCK = re.compile(r"<!-- (run|file|shipped)\b([^>]*?)-->\n```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

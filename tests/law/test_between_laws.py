@@ -48,6 +48,25 @@ def test_power_follows_the_cube_of_the_clock():
     np.testing.assert_allclose(idle + (700.0 - idle) * clock * clock * clock, limit, rtol=1e-12)
 
 
+def test_below_the_voltage_floor_power_follows_the_clock():
+    """Both pieces meet at the floor; below it half the power above idle is half the clock, and the cube alone promises more."""
+    idle, floor = real(50.0, 150.0), real(0.5, 0.95)
+    at_floor = idle + (700.0 - idle) * floor * floor * floor
+    np.testing.assert_allclose(kernels.power_limited_clock(at_floor, 700.0, idle, floor), floor, rtol=1e-12)
+    below = idle + (at_floor - idle) / 2.0
+    np.testing.assert_allclose(kernels.power_limited_clock(below, 700.0, idle, floor), floor / 2.0, rtol=1e-12)
+    assert (kernels.power_limited_clock(below, 700.0, idle) > floor / 2.0).all()
+
+
+def test_work_for_a_joule_is_most_at_the_voltage_floor_or_above():
+    """Without a host, the energy of a fixed work, P / clock, falls to the floor; the cube alone has its least at 1.5 times idle power."""
+    limits = np.linspace(120.0, 700.0, 59)
+    cost = limits / kernels.power_limited_clock(limits, 700.0, 105.0, 0.86)
+    assert abs(limits[np.argmin(cost)] - (105.0 + 595.0 * 0.86**3)) <= 10.0
+    alone = limits / kernels.power_limited_clock(limits, 700.0, 105.0)
+    assert abs(limits[np.argmin(alone)] - 1.5 * 105.0) <= 10.0
+
+
 def test_attention_reaches_half_its_efficiency_at_the_saturation_length():
     length = real(100.0, 2000.0)
     np.testing.assert_allclose(kernels.saturating_efficiency(length, 0.7, length), 0.35)

@@ -134,7 +134,8 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         group = estimate.groups[0]
         headline = [
             f"most tokens per second of the rows that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
-            f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators",
+            f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators"
+            + (f" at {row['power_cap']:g} W" if row["power_cap"] else ""),
             *([_describe_frugal(frugal, row)] if frugal["tokens_per_joule"] else []),
             "accumulation saves memory: the next column is the same plan without accumulation",
         ]
