@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.catalog.model import Model
-from ironlaw.catalog.records import Framework
+from ironlaw.catalog.records import Framework, Objective
 from ironlaw.frozen import Frozen
 
 
@@ -87,6 +87,7 @@ class Job(Frozen):
     lora_rank: float  # 0: everything is trained
     lora_sets: float  # sets of adapters in memory, of which one is trained
     lora_targets: tuple[str, ...]  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
+    adapter: str  # lora | dora: what stands beside a frozen matrix
     frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
     attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
     cuda_graphs: str  # none | partial (attention, dense MLPs, Mamba) | full | a list of modules: what runs as a captured graph
@@ -99,4 +100,7 @@ class Job(Frozen):
     fp8_param_gather: bool  # weights of narrow linear layers are kept and gathered in the narrow format
     delay_wgrad_compute: bool  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
     grouped_experts: bool  # one grouped product for a rank's experts; False: one after the other
+    objective: Objective | None  # None: the next token of every sequence
+    teacher: Model | None  # the model whose outputs a distillation reads
+    precomputed_reference: bool  # the reference's outputs are read with the data
     schedule: str  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe

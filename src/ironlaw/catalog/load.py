@@ -41,6 +41,7 @@ SINGULAR = {
     "calibration": "calibration record",
     "systems": "systems record",
     "bands": "bands record",
+    "objectives": "objective",
 }
 _MAX_FILE = 2_000_000  # bytes
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}

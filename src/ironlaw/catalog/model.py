@@ -58,6 +58,7 @@ class Model(Record):
     sliding_window_layers: int = 0  # how many layers are local
     attention_chunk_size: int = 0  # instead of a window: local layers attend inside chunks of this many tokens
     output_bias: bool = False
+    scores: int = 0  # numbers that the output layer predicts of a token; 0: logits of the vocabulary
     attention_sinks: bool = False  # one learned logit for each head
     # mixture of experts; 0 experts: every layer is dense
     num_experts: int = 0

@@ -373,6 +373,17 @@ class Systems(Record):
     checkpoint_bandwidth: Sourced = quantity("B/s")  # per accelerator, while all write
 
 
+class Objective(Record):
+    """What a step trains towards: the sequences of one example, the passes that train nothing, and the models that they need."""
+
+    sequences: int = 1  # of one example, which a micro-batch holds together: 2 for a chosen and a rejected answer
+    reference: str = ""  # whose outputs the loss reads beside the trained model's: policy (a frozen copy) | teacher (another model)
+    reference_passes: int = 0  # forward passes of that model over a batch
+    extra_passes: int = 0  # forward passes of the trained model without gradient
+    scores: bool = False  # the output layer predicts one number of a token, not its logits
+    reference_logits: Sourced | None = quantity("B", required=False)  # for each logit of the other model that is alive beside the loss
+
+
 class Bands(Record):
     """Error bands at one coverage: the parts of a half-width in log, and the law by which own runs correct others."""
 
@@ -400,5 +411,6 @@ KINDS: dict[str, type] = {
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,
+    "objectives": Objective,
     "bands": Bands,
 }

@@ -7,7 +7,14 @@ from typing import Any
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters
-from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, matmul_per_layer
+from ironlaw.estimate.layer.counts import (
+    active_parameters,
+    attending_layers,
+    attention_width,
+    matmul_parameters,
+    matmul_per_layer,
+    output_matrix,
+)
 from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.estimate.layer.sequence import mean_key_length
 from ironlaw.estimate.step import Step
@@ -113,7 +120,7 @@ def recomputed_per_token(job: Job, plan: Plan) -> Any:
 def recomputed(model: Model, seq_len: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:
     """FLOPs computed a second time, per token: ``2 (P - head) linear + 4 L w s core`` of the share of layers that recompute each."""
     other_layers = 1.0 - whole_layers
-    heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
+    heads = (1.0 + model.num_nextn_predict_layers) * output_matrix(model)
     matrices = 2.0 * (matmul_parameters(model) - heads)
     scores = 4.0 * attending_layers(model) * attention_width(model) * seq_len  # the full square, as mfu counts it
     return matrices * (whole_layers + other_layers * linear) + scores * (whole_layers + other_layers * attention)

@@ -11,6 +11,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import values_of
 from ironlaw.estimate.layer.sequence import head_ranks, key_heads
+from ironlaw.estimate.layer.untrained import reference_job, reference_plan, sequences_of_example
 from ironlaw.estimate.network import overlapped_experts
 from ironlaw.estimate.pipeline.schedules import microbatch_group, schedule_of
 from ironlaw.estimate.pipeline.stages import stages
@@ -21,6 +22,9 @@ from ironlaw.plan import Plan
 def legality(job: Job, plan: Plan) -> dict[str, Any]:
     """One bool column per rule, true where the plan keeps it; each has the shape of the axes it reads."""
     model = job.model
+    teachable: Any = np.True_
+    if job.teacher is not None:
+        teachable = legal(legality(reference_job(job), reference_plan(job, plan)))
     smallest: Any = np.inf
     fewest: Any = np.inf
     placed: Any = 0.0
@@ -54,6 +58,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "cp_divides_heads": ((plan.cp == 1) | np.equal(traded, 1.0) | heads_divide),
         "cp_has_two_levels": ((plan.cp == 1) | (not method_of(job).has_two_levels) | in_levels),
         "stages_paired": ((plan.pp == 1) | (stages_per_rank == 1.0) | coupled),
+        "examples_whole": _divides(sequences_of_example(job), plan.micro_batch_size),
         "micro_batches_whole": _divides(plan.micro_batch_size * plan.dp, plan.global_batch_size),
         "stages_have_layers": smallest >= 1.0,
         "stages_hold_all_layers": (by_rule | ((plan.pp > 1) & np.equal(placed, float(model.num_hidden_layers)))),
@@ -61,6 +66,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
         "micro_batches_pair": overlapped_experts.may_pair(job, plan),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
+        "teacher_follows": teachable,
     }
 
 
@@ -76,6 +82,7 @@ RULES = {
     "cp_divides_heads": "with all-to-all, tp times the all-to-all ranks divides num_attention_heads and num_key_value_heads",
     "cp_has_two_levels": "all-to-all+ring has an inner group of more than one rank and fewer than cp, which divides cp",
     "stages_paired": "dualpipe pairs stages: pp is 1, or even with at least 2 pp micro-batches",
+    "examples_whole": "a micro-batch holds whole examples: with --objective dpo two answers, so micro_batch_size is even",
     "micro_batches_whole": "micro_batch_size * dp divides global_batch_size",
     "stages_have_layers": "every pipeline stage has a layer, or, where its layers are given, the embedding or the loss alone",
     "stages_hold_all_layers": "the stages hold all layers: first_stage_layers, last_stage_layers and the rest in between, with pp > 1",
@@ -84,6 +91,8 @@ RULES = {
     "micro_batches_pair": "overlap ep needs the conditions under which Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, "
     "no layer or expert recomputed in full, at most one multi-token-prediction layer, a two-byte model",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
+    "teacher_follows": "the teacher can run on the ranks of the plan: tp divides its heads, it has a layer for every stage, ep divides its"
+    " experts",
     "fits": "device memory is at most the usable capacity, without the share that `--margin` takes, and offloaded bytes at most the host's",
 }
 
@@ -102,6 +111,8 @@ _BROKEN = {
     "cp_has_two_levels": "all-to-all+ring of cp {cp:g} needs an inner group of more than 1 and fewer than cp ranks that divides cp,"
     " got {head_ranks:g}: give --cp-inner, or use ring or all-to-all",
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
+    "examples_whole": "micro_batch_size {micro_batch_size:g} holds no whole examples of {job.objective.name}, which have"
+    " {job.objective.sequences} sequences each",
     "micro_batches_whole": "micro_batch_size {micro_batch_size:g} * dp {dp:g} does not divide global_batch_size {global_batch_size:g}",
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
     "stages_hold_all_layers": "first_stage_layers {first_stage_layers:g} and last_stage_layers {last_stage_layers:g} (-1: even)"
@@ -111,6 +122,8 @@ _BROKEN = {
     " there are {num_microbatches:g}",
     "micro_batches_pair": "{missing}",
     "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
+    "teacher_follows": "the teacher {job.teacher.name} cannot run with tp {tp:g}, pp {pp:g}, ep {ep:g}: its heads, layers or experts do not"
+    " divide",
 }
 
 
@@ -128,7 +141,7 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
         field: _list_sizes(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")
     }
     missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in names else ""
-    return [_BROKEN[name].format(model=job.model, missing=missing, **sizes, **values) for name in names]
+    return [_BROKEN[name].format(model=job.model, job=job, missing=missing, **sizes, **values) for name in names]
 
 
 def _list_sizes(numbers: tuple[int, ...]) -> str:

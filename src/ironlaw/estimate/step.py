@@ -16,10 +16,11 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes
-from ironlaw.estimate.layer.counts import embedding_parameters
+from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
+from ironlaw.estimate.layer.untrained import UNTRAINED, reference_job, reference_passes, reference_plan
 from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
@@ -30,6 +31,7 @@ from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import kernels, overlap, states, traffic
+from ironlaw.law import pipeline as law_pipeline
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -135,6 +137,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *shared_table_reduction(job, cluster, plan),
         gathered,
         *casts.kept_weights(cluster, job, plan, pace),
+        *untrained_passes(job, cluster, plan),
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace, backward, waiting + data + reduced.value),
@@ -299,9 +302,14 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     return total("embedding", [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce])
 
 
+def outputs_of_rank(job: Job, plan: Plan) -> Any:
+    """Outputs of a token that one tensor-parallel rank computes; a score is computed on every rank."""
+    return np.maximum(output_width(job.model) / plan.tp, 1.0)
+
+
 def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
-    e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
+    e, vocab = job.precision.activation_bytes, outputs_of_rank(job, plan)
     logits = s.tokens * vocab
     chunked = job.framework.chunked_output and job.chunked_logits  # also finds the gradient of a weight that is frozen
     trained = not job.lora_rank or chunked
@@ -311,8 +319,8 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
     busy = fold(compute)
-    summed = [] if job.lora_rank else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
-    weights = job.model.vocab_size * job.model.hidden_size / plan.tp
+    summed = [] if job.lora_rank else [gradients.accumulation(cluster, job, plan, output_matrix(job.model))]
+    weights = vocab * job.model.hidden_size
     gradient_bytes = weights * job.framework.gradient_reduce_bytes.value
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
     shards = np.where(plan.zero == 3, plan.shard_ranks, 1.0)
@@ -338,6 +346,72 @@ def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: 
         written = gradients.written(job)
         products.append(gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=written, stated=backward))
     return products
+
+
+OF_LOSS = 0.5  # of the bytes of a loss: its forward pass reads the logits, its backward pass writes their gradient
+OF_NORM = 1.0 / 2.5  # of the bytes of a norm, which moves 2.5 times as much in both passes
+
+
+def untrained_passes(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """The time of the passes of a step that train nothing; none for the next token."""
+    if job.objective is None:
+        return []
+    name = "teacher" if job.teacher is not None else "reference"
+    rows = (
+        (f"{name} model, forward", reference_passes(job), job, plan),
+        ("forward without gradient", float(job.objective.extra_passes), job.replace(teacher=None), plan),
+    )
+    return [
+        total(label, forward_alone(reference_job(of), cluster, reference_plan(of, at)), times=passes, key=UNTRAINED)
+        for label, passes, of, at in rows
+        if passes
+    ]
+
+
+def forward_alone(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """One forward pass of a batch through a model whose layers are all frozen: its micro-batches, and the filling of the pipeline."""
+    s, classes = Shapes.of(job, plan), stages(job, plan)
+    per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
+    one_layer = {kind: fold(layer.terms) for kind, layer in per_kind.items()}
+    embedding, head = embedding_term(job, cluster, plan, s), head_forward(job, cluster, plan, s)
+    hop = hand_overs.hand_over(job, cluster, plan)
+    times = through_stages(job, classes, one_layer, embedding=embedding.value, head=head.value)
+    pace = slowest(classes, times)
+    layers = [
+        total(kind.name, layer.terms, times=pace.of(partial(layers_of, kind=kind, model=job.model)), key=kind)
+        for kind, layer in per_kind.items()
+    ]
+    micro_batch = [
+        *layers,
+        total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
+        total("output layer", [head], times=pace.of(lambda stage: stage.head)),
+        total("stage to stage", [hop], times=np.where(plan.pp > 1, plan.vpp, 0.0)),
+    ]
+    through = through_pipeline(classes, times) + np.where(plan.pp > 1, plan.pp * plan.vpp, 0.0) * hop.value
+    slowest_stage = np.minimum(fold(micro_batch), through)
+    return [
+        total("micro-batches", micro_batch, times=plan.num_microbatches),
+        leaf("pipeline fill", law_pipeline.bubble_time, "s", "pipeline", pipeline_time=through, slowest_stage_time=slowest_stage, vpp=1.0),
+    ]
+
+
+def head_forward(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
+    """Final norm, output projection and the log-probabilities, forward."""
+    e, outputs = job.precision.activation_bytes, outputs_of_rank(job, plan)
+    stated = job.framework.output_formats.get("output", "")
+    reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
+    shards = np.where(plan.zero == 3, plan.shard_ranks, 1.0)
+    weights = outputs * s.hidden * job.precision.parameter_bytes
+    return total(
+        "output layer",
+        [
+            gemm(cluster, job, "output gemm", s.tokens, outputs, s.hidden, wide=True, stated=stated),
+            elementwise(cluster, "log-probabilities", OF_LOSS * job.framework.loss_bytes.value * s.tokens * outputs * e / 2.0),
+            elementwise(cluster, "final norm", OF_NORM * 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
+            reduce,
+            wires.collective(cluster, plan, "gather", "all_gather", shards, weights, plan.tp),
+        ],
+    )
 
 
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:

@@ -102,6 +102,10 @@ class Asked(Frozen):
     lora_targets: str = defaults.LORA_TARGETS
     frozen_weights: str = ""  # as trained weights
     frozen_layers: float = 0.0
+    adapter: str = defaults.ADAPTERS[0]
+    objective: str = ""  # the next token
+    teacher: Any = None
+    precomputed_reference: bool = False
     # the run
     tokens: float | None = None
     evaluate_every: float | None = None

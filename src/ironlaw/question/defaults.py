@@ -49,6 +49,7 @@ LEAST_EQUAL_SHARE = 0.75  # of a domain: a job takes equal shares of all domains
 EXPERT_IMBALANCE = 1.0  # balanced
 OFFLOAD_FRACTION = 1.0  # share of the optimizer's states, with --offload optimizer
 LORA_TARGETS = "attention"
+ADAPTERS = ("lora", "dora")
 LORA_RANK = 8  # of --lora and --qlora, which name none: the default of peft's LoraConfig
 FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel

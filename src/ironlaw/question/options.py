@@ -346,6 +346,16 @@ OPTIONS: dict[str, Option] = {
         one_of(("fp8", "nf4", "gptq")), "format of frozen weights with LoRA: fp8, nf4, gptq (4 bits) (default: as trained weights)", "NAME"
     ),
     "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),
+    "adapter": Option(
+        one_of(defaults.ADAPTERS), f"kind of adapter with --lora-rank: {_names(defaults.ADAPTERS, defaults.ADAPTERS[0])}", "NAME"
+    ),
+    "objective": Option(
+        text, "what is trained: next-token, dpo, kto, orpo, simpo, reward, distillation, by catalogue name (default: next-token)", "NAME"
+    ),
+    "teacher": Option(model, "model whose outputs --objective distillation reads (default: none)", "MODEL"),
+    "precomputed_reference": Option(
+        switch, "the reference's outputs were computed before the run and come with the data (default: off)", "on|off"
+    ),
     # --- the run
     "evaluate_every": Option(whole, "steps between evaluations (default: no evaluations)", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only (default: one batch)", "TOKENS"),
@@ -389,7 +399,8 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
         "attention_kernel", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
-    "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "frozen_weights", "frozen_layers"),
+    "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "adapter", "frozen_weights", "frozen_layers"),
+    "Post-training": ("objective", "teacher", "precomputed_reference"),
     "Run and cost": ("tokens", "price", "grid", "pue", "evaluate_every", "evaluation_tokens"),
     "Failures and checkpoints": ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth"),
 }  # fmt: skip

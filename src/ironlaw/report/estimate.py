@@ -91,6 +91,22 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
     yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
+    if group.job.objective is not None:
+        yield _objective_line(group, plan)
+
+
+def _objective_line(group: Group, plan: dict[str, Any]) -> str:
+    """What is trained: the examples of a batch, and the model that is compared with."""
+    job = group.job
+    assert job.objective is not None
+    words = [f"objective: {job.objective.name}"]
+    if job.objective.sequences > 1:
+        words.append(f"{plan['global_batch_size'] / job.objective.sequences:,.0f} examples of {job.objective.sequences} sequences a step")
+    if job.teacher is not None:
+        words.append(f"teacher {job.teacher.title}")
+    elif job.objective.reference_passes:
+        words.append("reference computed before the run" if job.precomputed_reference else "a frozen reference runs beside it")
+    return ", ".join(words)
 
 
 def _by_6n(group: Group, rates: dict[str, Any]) -> str:
@@ -102,7 +118,8 @@ def _adapter_words(group: Group) -> str:
     """The rank of adapters, and the format of the frozen weights beside them."""
     if not group.job.lora_rank:
         return ""
-    return f"; adapters of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
+    kind = "DoRA adapters" if group.job.adapter == "dora" else "adapters"
+    return f"; {kind} of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
 
 
 def parameters_line(counts: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.model import Model
-from ironlaw.catalog.records import Framework
+from ironlaw.catalog.records import Framework, Objective
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
@@ -19,7 +19,15 @@ from ironlaw.question.assumptions import Assumptions, assume, printed
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
+def bind_job(
+    asked: Asked,
+    model: Model,
+    framework: Framework,
+    cluster: Cluster,
+    precision: str,
+    assumptions: Assumptions,
+    objective: tuple[Objective | None, Model | None] = (None, None),
+) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
     formats = PRECISIONS[precision]
     flash = _decide_flash(asked, framework, cluster, assumptions)
@@ -36,6 +44,8 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
         "framework": framework,
         "precision": formats,
         "flash": flash,
+        "objective": objective[0],
+        "teacher": objective[1],
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
         "lora_targets": targets(_decide_targets(asked, framework), model, framework) if asked.lora_rank else (),

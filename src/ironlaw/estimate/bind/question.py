@@ -13,6 +13,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
+from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
@@ -79,7 +80,9 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, "precision", precision, "default")
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
-    model = trained_model(asked, record, precision)
+    objective = bind_objective(asked, folders, notes)
+    model = scored(trained_model(asked, record, precision), objective[0])
+    check_teacher(objective[1], model)
     _check_options(asked, model, precision)
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
@@ -88,7 +91,8 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
-        return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided), decided
+        stack = load.record("frameworks", framework, folders)
+        return bind_job(asked, model, stack, cluster, precision, decided, objective), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None

@@ -110,6 +110,17 @@ def table_parameters(model: Model) -> Any:
     return parameters.embedding(model.vocab_size, model.hidden_size)
 
 
+def output_width(model: Model) -> float:
+    """Numbers that the output layer predicts of a token: a logit for each word of the vocabulary, or scores."""
+    return float(model.scores or model.vocab_size)
+
+
+@lru_cache(256)
+def output_matrix(model: Model) -> Any:
+    """The matrix of the output layer."""
+    return parameters.embedding(output_width(model), model.hidden_size)
+
+
 @lru_cache(256)
 def embedding_parameters(model: Model) -> Any:
     """Token embedding, learned positions, and the norm that some models have after them."""
@@ -124,8 +135,8 @@ def embedding_parameters(model: Model) -> Any:
 @lru_cache(256)
 def head_parameters(model: Model) -> Any:
     """Output projection, tied or not, and the final norm, as the last stage holds them."""
-    count = table_parameters(model) + norm_parameters(model)
-    return count + (model.vocab_size if model.output_bias else 0.0)
+    count = output_matrix(model) + norm_parameters(model)
+    return count + (output_width(model) if model.output_bias else 0.0)
 
 
 def tied_parameters(model: Model) -> Any:
@@ -191,7 +202,7 @@ def matmul_parameters(model: Model) -> Any:
     count: Any = 0.0
     for kind in kinds(model):
         count = count + kind.count * matmul_per_layer(model, kind)
-    return count + (1.0 + model.num_nextn_predict_layers) * table_parameters(model)
+    return count + (1.0 + model.num_nextn_predict_layers) * output_matrix(model)
 
 
 def attention_width(model: Model) -> float:

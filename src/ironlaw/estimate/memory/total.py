@@ -23,6 +23,7 @@ from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, la
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
+from ironlaw.estimate.memory.reference import reference_memory
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network.context import attention_buffers
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
@@ -38,6 +39,8 @@ STATES = (
     "weights",
     "low-precision copies of weights",
     "weights of adapters",
+    "weights of the reference",
+    "weights of the teacher",
     "gradients",
     "master weights",
     "optimizer states",
@@ -205,6 +208,7 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
         *losing[1:],
         *(part.repeated(at.layer) for part in beside),
         *(part.repeated(at.update) for part in updated),
+        *reference_memory(job, plan, s, stage),
         transit_buffers(job, plan, s),
         gather_buffers(job, plan, stage),
         *workspace(job, cluster),
