@@ -37,9 +37,9 @@ OPERATORS = 4.0  # kernels of a pass: two products, the scaling, the addition
 
 # DoRA as peft runs it (Liu et al., DoRA, ICML 2024, equation 5 and section 4.3, https://arxiv.org/abs/2402.09353; peft,
 # tuners/lora/dora.py): each pass multiplies the adapter's matrices out, adds them to the frozen weight and takes the norm of each row,
-# whose gradient is left out; a trained magnitude over that norm scales the outputs of both products. Bytes of a 2-byte element. Of the weight:
-# product scaled (4), added (6), squares summed (2). Of the output, forward: both scaled (8), added (6); backward: the same for both
-# gradients (14), and two products summed over the tokens for the magnitude (16)
+# whose gradient is left out; a trained magnitude over that norm scales the outputs of both products. Bytes of a 2-byte element. Of the
+# weight: product scaled (4), added (6), squares summed (2). Of the output, forward: both scaled (8), added (6); backward: the same for
+# both gradients (14), and two products summed over the tokens for the magnitude (16)
 OF_WEIGHT, OF_OUTPUT, OF_GRADIENT = 12.0, 14.0, 30.0
 DORA_OPERATORS = 10.0  # kernels of a pass beside those of LoRA
 
