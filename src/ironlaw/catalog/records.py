@@ -26,6 +26,8 @@ class Accelerator(Record):
     hbm_bandwidth: Sourced = quantity("B/s")
     peak: dict[str, Sourced] = quantities("FLOP/s")
     tdp: Sourced = quantity("W")
+    full_power: Sourced | None = quantity("W", required=False)  # of the same part without its power limit; absent: tdp
+    least_power: Sourced | None = quantity("W", required=False)  # lowest limit that the driver accepts; absent: not known
     scale_up_bandwidth: Sourced | None = quantity("B/s", required=False)
     pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
     c2c_bandwidth: Sourced | None = quantity("B/s", required=False)  # coherent link to host memory, faster than PCIe
@@ -367,6 +369,8 @@ class Systems(Record):
     host_memory_bandwidth: Sourced = quantity("B/s")  # of a server whose record has none
     host_bandwidth_fraction: Sourced = quantity("1")  # share of host memory bandwidth that a host optimizer reaches
     idle_power_fraction: Sourced = quantity("1")
+    voltage_floor: Sourced | None = quantity("1", required=False)  # clock over that at full power below which the voltage stays; absent: 0
+    least_power_fraction: Sourced | None = quantity("1", required=False)  # lowest power limit over full power where a record has none
     pue: Sourced = quantity("1")
     accelerator_mttf: Sourced = quantity("s")  # accelerator time per failure that stops a job, with host and network failures
     restart_time: Sourced = quantity("s")  # from a failure to training again, without the time of repeated steps

@@ -52,6 +52,7 @@ class Asked(Frozen):
     scale_up_size: float | None = None
     gpus_per_domain: float | None = None
     nic_bandwidth: float | None = None
+    power_cap: float | None = None  # W of one accelerator
     framework: str | None = None
     global_batch_tokens: float | None = None
     # experts

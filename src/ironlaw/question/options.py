@@ -213,6 +213,7 @@ OPTIONS: dict[str, Option] = {
     "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
     "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes (default: as its groups divide)", "N"),
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
+    "power_cap": Option(positive("W"), "power limit of one accelerator, such as 500W (default: none, its rated power)", "POWER"),
     # --- the batch and the mesh
     "framework": Option(
         one_name,
@@ -376,7 +377,7 @@ OPTIONS: dict[str, Option] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Model": ("model", "mtp_layers"),
-    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"),
+    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "power_cap"),
     "Job": (
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",

@@ -16,7 +16,7 @@ from ironlaw.law import kernels
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
-CLUSTER_OPTIONS = ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "precision", "offload")
+CLUSTER_OPTIONS = ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "power_cap", "precision", "offload")
 
 
 def bind_precision(on: str, folders: tuple[str, ...]) -> str:
@@ -52,6 +52,8 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         _assume_host(node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
     clock = _sustained_clock(accelerator, reference, systems, assumptions)
+    if asked.power_cap is not None:
+        accelerator, clock = capped(accelerator, asked.power_cap, clock, systems, assumptions)
     for option, name in (("precision", asked.precision or bind_precision(asked.on, folders)), ("expert-precision", asked.expert_precision)):
         formats = PRECISIONS.get(name)  # None: the option is not given
         if formats and not ({formats.peak, formats.wide} <= set(accelerator.peak) and formats.gemm in calibration.gemm):
@@ -108,3 +110,43 @@ def _sustained_clock(accelerator: Accelerator, reference: Accelerator, systems: 
     text = f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})"
     assume(assumptions, "sustained clock", text, "default")
     return clock
+
+
+def capped(
+    accelerator: Accelerator, cap: float, clock: float | None, systems: Systems, assumptions: Assumptions
+) -> tuple[Accelerator, float | None]:
+    """The accelerator under a power cap, and the share of the calibrated device's clock that it sustains.
+
+    A cap lowers the clock, and with it every matrix rate; HBM and links keep their clocks. A record of a limited part names the power
+    of the same part without the limit, ``full_power``: its clock at the cap is that of the full part at the same cap.
+    """
+    _refuse_cap(accelerator, cap, systems)
+    rated, full = accelerator.tdp.value, (accelerator.full_power or accelerator.tdp).value
+    if cap >= rated:
+        assume(assumptions, "power cap", f"{cap:g} W has no effect: {accelerator.name} draws at most {accelerator.tdp.text}", "given")
+        return accelerator, clock
+    at_cap, at_rated = (_clock_at(limit, full, systems) for limit in (cap, rated))
+    lowered = at_cap / at_rated
+    text = f"{lowered:.3f} of the clock at {accelerator.tdp.text}, for matrix kernels; HBM and links keep their rate"
+    assume(assumptions, f"clock at {cap:g} W", text, "default")
+    tdp = Sourced(cap, "W", f"{cap:g} W", None, f"power cap; {accelerator.tdp.text} without it")
+    limited = accelerator.replace(tdp=tdp, title=f"{accelerator.title}, capped at {cap:g} W")
+    return limited, lowered * (1.0 if clock is None else clock)
+
+
+def _clock_at(limit: float, full: float, systems: Systems) -> float:
+    """The clock under a power limit over that at full power."""
+    floor = 0.0 if systems.voltage_floor is None else systems.voltage_floor.value
+    return float(kernels.power_limited_clock(limit, full, systems.idle_power_fraction.value * full, floor))
+
+
+def _refuse_cap(accelerator: Accelerator, cap: float, systems: Systems) -> None:
+    """Refuse a cap that the device cannot be set to."""
+    if accelerator.fixed_clock:
+        raise UnsupportedError(f"--power-cap: {accelerator.name} has a fixed clock, which no power limit lowers: leave it out")
+    full = accelerator.full_power or accelerator.tdp
+    share = systems.least_power_fraction or systems.idle_power_fraction
+    least = share.value * full.value if accelerator.least_power is None else accelerator.least_power.value
+    if cap < least:
+        why = f"{share.value:.0%} of its {full.text}; its own limit is not known" if accelerator.least_power is None else "its lowest limit"
+        raise ValueRangeError(f"--power-cap {cap:g} W: {accelerator.name} takes at least {least:g} W ({why})")

@@ -37,6 +37,9 @@ OPTIONS: dict[str, Option] = {
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
     "global_batch_size": Option(list_of(whole), "comma list of sequences per optimizer step, instead of tokens", "LIST"),
     "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
+    "power_cap": Option(
+        list_of(ESTIMATE["power_cap"].read), "comma list of power limits of one accelerator, such as 400,500,700 W (default: none)", "LIST"
+    ),
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(
@@ -56,11 +59,21 @@ OPTIONS: dict[str, Option] = {
     },
     **{name: ESTIMATE[name] for name in PASSED},
 }
-LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "global_batch_size", "seq_len")  # every combination is a row
+LISTS = (
+    "model",
+    "parameters",
+    "gpus",
+    "tokens",
+    "global_batch_tokens",
+    "global_batch_size",
+    "seq_len",
+    "power_cap",
+)  # every combination is a row
 SIMPLIFIED = ("parameters", "step_time")
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi
   ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4k,8k,32k --global-batch-tokens 4Mi
+  ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --power-cap 300,400,500,600,700
   ironlaw sweep gpt2-xl --on v100-sxm-32gb --gpus 8 --tokens 10B --micro-batch-size 1 --tp 1 --pp 1 --accumulate 1,2,4,8,16
   ironlaw sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4 --price 2
   ironlaw sweep --parameters 70B --on h100-sxm --tokens 20T --global-batch-tokens 1M --gpus 1000 --mfu 0.4 --sites 10 --wan-bandwidth 1GB/s
