@@ -52,6 +52,10 @@ class Asked(Frozen):
     scale_up_size: float | None = None
     gpus_per_domain: float | None = None
     nic_bandwidth: float | None = None
+    network_share: float = defaults.NETWORK_SHARE
+    oversubscription: float | None = None
+    pod_size: float | None = None
+    rail_optimised: bool | None = None
     framework: str | None = None
     global_batch_tokens: float | None = None
     # experts
