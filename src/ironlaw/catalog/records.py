@@ -77,6 +77,8 @@ class Fabric(Record):
     calibration: str = "fabric"
     switch_radix: Sourced | None = quantity("1", required=False)  # ports of a switch at the NIC's rate; absent: no fat tree, or not known
     switch_power: Sourced | None = quantity("W", required=False)  # of one switch at most, with its transceivers
+    oversubscription: Sourced | None = quantity("1", required=False)  # rate of a pod's NICs over that of the links that leave it
+    pod_size: Sourced | None = quantity("1", required=False)  # accelerators of a pod, where the fabric is one that was built
     rail_optimised: bool = False  # NICs of one position in all nodes share leaf switches
 
 

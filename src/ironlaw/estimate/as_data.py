@@ -19,6 +19,7 @@ from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Calibration, Node
+    from ironlaw.cluster import Cluster
     from ironlaw.estimate.answer import Estimate, Group
 
 SCHEMA_VERSION = 1
@@ -245,7 +246,18 @@ def placement_data(group: Group, at: int) -> dict[str, Any]:
         "trays_per_domain": size / node.accelerators.value,
         "free": 0 if slices_of(node) else domains * size - gpus,  # slices of one job may share a pod
         "given": group.cluster.gpus_per_domain is not None,
+        **network_data(group.cluster),
     }
+
+
+def network_data(cluster: Cluster) -> dict[str, Any]:
+    """What the fabric of a job differs in from one of its own at the NICs' whole rate, where it does."""
+    told: dict[str, Any] = {}
+    if cluster.network_share != 1.0:
+        told["network_share"] = cluster.network_share
+    if cluster.pod_size is not None:
+        told |= {"oversubscription": number(cluster.oversubscription), "pod_size": number(cluster.pod_size)}
+    return {"network": told} if told else {}
 
 
 def stage_name(group: Group, at: int) -> str | None:

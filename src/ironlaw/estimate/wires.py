@@ -16,9 +16,9 @@ import numpy as np
 from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.placement import placement, whole_number
+from ironlaw.estimate.placement import placement, pod_ranks, whole_number
 from ironlaw.frozen import Frozen
-from ironlaw.law import collectives, exchanges, experts
+from ironlaw.law import collectives, exchanges, experts, pods
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf, plain
 
@@ -29,7 +29,6 @@ class Collective(Frozen):
     name: str
     factor: Callable[[Any], Any]  # bytes each of n ranks sends for each byte of the tensor
     start_ups: Callable[[Any], Any]  # on the fabric, by the domains spanned, over those between two domains
-    time: Callable[..., Any] = collectives.two_tier
     across: Callable[[Any, Any], Any] | None = None  # the same on a rail between domains, by ranks and domains; None: as ``factor``
     fills_torus: bool = True  # in a torus it uses the links of all axes that its group fills
     measured_as: str = ""  # the operation whose measured constants it takes; "": its own
@@ -130,6 +129,9 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     near["fraction"] = sustain(near["fraction"], cluster.systems.scale_up_sustained)
     far["fraction"] = sustain(far["fraction"], cluster.systems.fabric_sustained)
     far["latency"] = far["latency"].value * row.start_ups(across)
+    above = {}
+    if oversubscribed(cluster):
+        above = {"pod_ranks": pod_ranks(cluster, plan, n, stride, inner), "oversubscription": cluster.oversubscription}
     return {
         "inner_ranks": inner,
         "outer_ranks": across,
@@ -137,6 +139,7 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
         **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
         **{f"outer_{name}": value for name, value in far.items()},
+        **above,
     }
 
 
@@ -147,13 +150,15 @@ def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, 
     row = COLLECTIVES[operation]
     tiers, factor = _tiers(cluster, plan, row, n, stride), row.factor(n)
     on_rail = factor if row.across is None else row.across(n, tiers["outer_ranks"])
-    return leaf(name, row.time, "s", bound="network", size=size, factor=factor, outer_factor=on_rail, **tiers)
+    law = pods.three_tier if oversubscribed(cluster) else collectives.two_tier
+    return leaf(name, law, "s", bound="network", size=size, factor=factor, outer_factor=on_rail, **tiers)
 
 
 def all_to_all(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any) -> Term:
     """The time in which each of ``n`` ranks, ``stride`` apart, sends ``size`` bytes in equal parts to the others, as a network leaf."""
     tiers = _tiers(cluster, plan, COLLECTIVES["all_to_all"], n, stride)
-    return leaf(name, exchanges.two_tier_all_to_all, "s", bound="network", size=size, **tiers)
+    law = pods.three_tier_all_to_all if oversubscribed(cluster) else exchanges.two_tier_all_to_all
+    return leaf(name, law, "s", bound="network", size=size, **tiers)
 
 
 def sent_once(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride: Any, routing: tuple[float, float, float]) -> Term:
@@ -163,7 +168,8 @@ def sent_once(cluster: Cluster, plan: Plan, name: str, n: Any, size: Any, stride
     """
     tiers = _tiers(cluster, plan, COLLECTIVES["all_to_all"], n, stride)
     distinct, ranks = (experts.distinct_share(count, *routing) for count in (tiers["outer_ranks"], n))
-    return leaf(name, exchanges.two_tier_forwarded, "s", "network", size=size, distinct=distinct, distinct_ranks=ranks, **tiers)
+    law = pods.three_tier_forwarded if oversubscribed(cluster) else exchanges.two_tier_forwarded
+    return leaf(name, law, "s", "network", size=size, distinct=distinct, distinct_ranks=ranks, **tiers)
 
 
 def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, stride: Any) -> Term:
@@ -174,7 +180,12 @@ def point_to_point(cluster: Cluster, plan: Plan, name: str, size: Any, n: Any, s
     near = inner_ranks(cluster, plan, n, stride) >= n
     inside, outside = cluster.scale_up.collective["point_to_point"], cluster.scale_out.collective["point_to_point"]
     inside_rate = scale_up_rate(cluster, 2.0, reach=n * stride)  # one hand-over uses one link of a mesh
-    rate = np.where(near, getattr(inside_rate, "value", inside_rate), nic_rate(cluster).value)
+    outside_rate: Any = nic_rate(cluster).value
+    if oversubscribed(cluster):
+        stay = pod_ranks(cluster, plan, n, stride, 1.0)
+        ratio = getattr(cluster.oversubscription, "value", cluster.oversubscription)
+        outside_rate = np.where(stay >= n, outside_rate, pods.hand_over_rate(outside_rate, stay, ratio))
+    rate = np.where(near, getattr(inside_rate, "value", inside_rate), outside_rate)
     fraction = np.where(near, inside.bandwidth_fraction.value, outside.bandwidth_fraction.value)
     latency = np.where(near, inside.latency.value, outside.latency.value)
     return leaf(name, collectives.point_to_point, "s", bound="network", size=size, bandwidth=rate * fraction, latency=latency)
@@ -199,7 +210,21 @@ def bytes_sent(inputs: Mapping[str, float]) -> float:
 
 
 def nic_rate(cluster: Cluster) -> Sourced:
-    """Line rate of one accelerator's share of the node's NICs [B/s], one direction."""
+    """Line rate of one accelerator's share of the node's NICs [B/s], one direction, as far as other jobs leave it to this one."""
+    whole = _whole_nic_rate(cluster)
+    if cluster.network_share == 1.0:
+        return whole
+    rate = float(pods.shared_rate(whole.value, cluster.network_share))
+    return Sourced(rate, "B/s", f"{cluster.network_share:g} of {whole.text}", whole.source, "the share that other jobs leave, as given")
+
+
+def oversubscribed(cluster: Cluster) -> bool:
+    """Whether links between pods are slower than those in them."""
+    return cluster.pod_size is not None
+
+
+def _whole_nic_rate(cluster: Cluster) -> Sourced:
+    """Line rate of one accelerator's share of the node's NICs [B/s], one direction, without other jobs."""
     if cluster.node.nic_bandwidth is not None:
         return cluster.node.nic_bandwidth
     nic, count, sharing = cluster.fabric.nic_bandwidth, cluster.node.nics, cluster.node.accelerators

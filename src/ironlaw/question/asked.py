@@ -53,6 +53,10 @@ class Asked(Frozen):
     gpus_per_domain: float | None = None
     nic_bandwidth: float | None = None
     power_cap: float | None = None  # W of one accelerator
+    network_share: float = defaults.NETWORK_SHARE
+    oversubscription: float | None = None
+    pod_size: float | None = None
+    rail_optimised: bool | None = None
     framework: str | None = None
     global_batch_tokens: float | None = None
     # experts

@@ -46,6 +46,7 @@ CUDA_GRAPH = CUDA_GRAPHS[0]
 CP = 1.0
 ETP = 1.0
 LEAST_EQUAL_SHARE = 0.75  # of a domain: a job takes equal shares of all domains where that leaves at most a quarter of each idle
+NETWORK_SHARE = 1.0  # of the rate of its NICs: no other job uses the network
 EXPERT_IMBALANCE = 1.0  # balanced
 OFFLOAD_FRACTION = 1.0  # share of the optimizer's states, with --offload optimizer
 LORA_TARGETS = "attention"

@@ -124,6 +124,16 @@ def _to_float(value: Any) -> float | None:
         return None
 
 
+def oversubscription(value: Any, flag: str) -> float:
+    """Read how many times the rate of its NICs exceeds that of the links above a layer of switches: 7, 7:1 or 1:7."""
+    first, colon, second = str(value).partition(":")
+    parts = [units.parse(part, "1", flag) for part in ((first, second) if colon else (value, "1"))]
+    ratio = max(parts) / min(parts) if colon and min(parts) > 0.0 else parts[0]
+    if not 1.0 <= ratio <= units.LARGEST or min(parts) <= 0.0:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be a ratio such as 3:1, or a number of at least 1")
+    return ratio
+
+
 LEAST, MOST = 1e-30, 1e60  # limits of a measured value: products of larger values overflow
 
 
@@ -214,6 +224,21 @@ OPTIONS: dict[str, Option] = {
     "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes (default: as its groups divide)", "N"),
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
     "power_cap": Option(positive("W"), "power limit of one accelerator, such as 500W (default: none, its rated power)", "POWER"),
+    "network_share": Option(
+        share,
+        f"part of the NICs' bandwidth that other jobs leave to this one, above 0 and at most 1 (default: {defaults.NETWORK_SHARE:g})",
+        "SHARE",
+    ),
+    "oversubscription": Option(
+        oversubscription, "rate of the NICs of a pod over that of the links that leave it, such as 3:1 (default: the fabric's, else 1)", "R"
+    ),
+    "pod_size": Option(
+        whole,
+        "with --oversubscription, accelerators that reach each other at the NICs' whole rate: of a leaf switch, of the leaves of all rails,"
+        " or of a pod (default: the fabric's, else a leaf, times the rails if rail-optimised)",
+        "N",
+    ),
+    "rail_optimised": Option(switch, "NICs of one position in all nodes share leaf switches (default: the fabric's)", "on|off"),
     # --- the batch and the mesh
     "framework": Option(
         one_name,
@@ -377,7 +402,8 @@ OPTIONS: dict[str, Option] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Model": ("model", "mtp_layers"),
-    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "power_cap"),
+    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "power_cap"),
+    "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised"),
     "Job": (
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",

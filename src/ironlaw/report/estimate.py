@@ -90,6 +90,8 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield plan_line(plan)
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
+    if words := network_words(placement_data(group, at)):
+        yield f"network: {words}"
     yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
     if group.job.objective is not None:
         yield _objective_line(group, plan)
@@ -303,6 +305,16 @@ def placement_words(placed: dict[str, Any], gpus: int) -> str:
     last = f", {rest} of the last" if 0 < rest < share else ""
     free = f"; {placed['free']:,} accelerators of these {kind} stay free for other jobs and are not in the cost" if placed["free"] else ""
     return f"{taken} of {size} accelerators of each of {domains:,} {kind}{last}{free}"
+
+
+def network_words(placed: dict[str, Any]) -> str:
+    """What the fabric differs in from one at the NICs' whole rate for this job alone; nothing where it does not."""
+    told, words = placed.get("network", {}), []
+    if "network_share" in told:
+        words.append(f"{told['network_share']:.4g} of the NICs' bandwidth, as other jobs are assumed to leave")
+    if "oversubscription" in told:
+        words.append(f"{told['oversubscription']:.4g}:1 between pods of {told['pod_size']:,.0f} accelerators")
+    return "; ".join(words)
 
 
 def plan_line(plan: dict[str, Any]) -> str:

@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Accelerator, Calibration, Node, Systems
+from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import UnsupportedError, ValueRangeError
+from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.placement import tray_of
 from ironlaw.job import PRECISIONS
-from ironlaw.law import kernels
+from ironlaw.law import fabrics, kernels
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
-CLUSTER_OPTIONS = ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "power_cap", "precision", "offload")
+CLUSTER_OPTIONS = (
+    "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "network_share", "oversubscription", "pod_size",
+    "rail_optimised", "power_cap", "precision", "offload",
+)  # fmt: skip
 
 
 def bind_precision(on: str, folders: tuple[str, ...]) -> str:
@@ -61,7 +64,7 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
             raise UnsupportedError(f"--{option} {name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
-        _given_share(node, asked), clock, asked.margin,
+        _given_share(node, asked), clock, asked.network_share, *pods_of(node, fabric, asked, assumptions), asked.margin,
     )  # fmt: skip
 
 
@@ -77,6 +80,37 @@ def _given_share(node: Node, asked: Asked) -> float | None:
         whole = " or ".join(f"{n:g}" for n in near)
         raise ValueRangeError(f"--gpus-per-domain {given:g}: a job takes whole trays of {tray:g} accelerators of {node.name}, give {whole}")
     return given
+
+
+def pods_of(node: Node, fabric: Fabric, asked: Asked, assumptions: Assumptions) -> tuple[Any, Any]:
+    """The oversubscription above pods, and the accelerators of a pod; 1 and None where all NICs reach each other at their whole rate."""
+    ratio: Any = asked.oversubscription if asked.oversubscription is not None else fabric.oversubscription
+    if ratio is None:
+        if asked.pod_size is not None:
+            raise QuestionError("--pod-size needs --oversubscription R: without it links between pods are as fast as those in them")
+        return 1.0, None
+    if getattr(ratio, "value", ratio) == 1.0:
+        return 1.0, None
+    if asked.oversubscription is None:
+        assume(assumptions, "oversubscription", ratio.text, "default")
+    if asked.pod_size is not None:
+        return ratio, asked.pod_size
+    size = fabric.pod_size if fabric.pod_size is not None else leaf_pod(node, fabric, asked.rail_optimised)
+    assume(assumptions, "pod size", size.text, "default")
+    return ratio, size
+
+
+def leaf_pod(node: Node, fabric: Fabric, rail_optimised: bool | None) -> Sourced:
+    """Accelerators whose NICs share a leaf switch with half of its ports down, or, with rails, the leaves of all rails."""
+    each = node.accelerators.value / node.nics.value
+    if fabric.switch_radix is None:
+        size = node.scale_up_size.value
+        return Sourced(size, "1", f"{size:g}, one scale-up domain: no switch of {fabric.name} in the catalogue")
+    rails = rail_optimised if rail_optimised is not None else fabric.rail_optimised
+    ports = float(fabrics.leaf_ports(fabric.switch_radix.value, 1.0))
+    size = max(ports * each * (node.nics.value if rails else 1.0), node.scale_up_size.value)
+    leaves = f"leaves of {node.nics.value:g} rails" if rails else "one leaf"
+    return Sourced(size, "1", f"{size:g}, below {leaves} with {ports:g} ports to NICs each", fabric.switch_radix.source)
 
 
 def _given_links(node: Node, asked: Asked) -> Node:
