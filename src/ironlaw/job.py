@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework, Objective
 from ironlaw.frozen import Frozen
@@ -70,6 +72,7 @@ class Job(Frozen):
     flash: bool
     count_embedding: bool
     expert_imbalance: float  # load of the busiest expert rank over the mean
+    expert_load: Any  # the loads of experts (estimate/layer/uneven.ExpertLoad); None: expert_imbalance says how uneven they are
     moe_dispatcher: str  # alltoall | deepep | hybridep: the last two send a row once to each domain
     expert_precision: str  # of the products of routed experts; "": precision
     dispatch_precision: str  # wide | fp8 (rows and their gradients) | fp8-forward: format of rows sent to experts

@@ -29,14 +29,8 @@ _AXES = (
 _ENDS = ("first_stage_layers", "last_stage_layers")
 _OPEN = Asked()
 _OF_JOB = tuple(name for name in Job.fields if name in SCALARS - {"model", "framework", "precision"})
-_DECIDED = (
-    "lora_targets",
-    "fp8_scaling",
-    "fp8_param_gather",
-    "mtp_stage",
-    "objective",
-    "teacher",
-)  # a Job has them in another form than a question
+# a Job has them in another form than a question
+_DECIDED = ("expert_load", "lora_targets", "fp8_scaling", "fp8_param_gather", "mtp_stage", "objective", "teacher")
 _BY_OPTIONS = ("scores", "frozen_layers", "wide_layers_at_start", "wide_layers_at_end")  # fields of a model that options set
 
 

@@ -65,8 +65,10 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     from ironlaw.estimate.again import asked_data, records_data
     from ironlaw.estimate.bands import band_data, nearest_runs, step_band
     from ironlaw.estimate.parameters import parameters_data
+    from ironlaw.estimate.routing import routing_data
 
     group, at = estimate.place_of(index)
+    routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
         **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
@@ -83,6 +85,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "mfu_waterfall": None if step is None else waterfall_data(group, at),
         "parameters": parameters_data(group.job),
         "bound": bound_data(group, at, step is None),
+        **({} if routing is None else {"routing": routing}),
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),

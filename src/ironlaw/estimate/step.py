@@ -15,7 +15,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes
+from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, uneven
 from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
@@ -276,7 +276,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
         return count
     routed = f.operators_per_routed_layer.value * (1.0 - sum(ROUTING_CAPTURED.get(module, 0.0) for module in graphs))
     launches = experts.launches_of_product(casts.job_of_experts(job))
-    local = job.model.num_experts / plan.ep
+    local = uneven.held_experts(job, plan)
     return count + routed + (launches * f.operators_per_expert.value + experts.bias_operators(job)) * local
 
 

@@ -61,6 +61,10 @@ class Asked(Frozen):
     global_batch_tokens: float | None = None
     # experts
     expert_imbalance: float = defaults.EXPERT_IMBALANCE
+    expert_load: Any = None  # a shape, a file, or rows of numbers; None: expert_imbalance
+    expert_placement: str = defaults.EXPERT_PLACEMENT
+    load_spread: float = 0.0
+    routing_noise: bool | None = None  # with expert_load: on
     moe_dispatcher: str = defaults.DISPATCHER
     dispatch_precision: str = defaults.DISPATCH_PRECISION
     capacity_factor: float = 0.0  # 0: dropless

@@ -67,6 +67,45 @@ def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
     return read
 
 
+MOST_LOADS = 1_000_000  # experts times layers: three times those of the largest model
+
+
+def expert_load(value: Any, flag: str) -> Any:
+    """Read the loads of experts: the name of a shape or a file, or numbers by expert, or by layer and expert."""
+    if isinstance(value, str):
+        return text(value, flag)
+    rows = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(rows, (list, tuple)) or not rows:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be a file, a shape or a list of numbers")
+    if sum(len(row) if isinstance(row, (list, tuple)) else 1 for row in rows) > MOST_LOADS:
+        raise ValueRangeError(f"{flag} has more than {MOST_LOADS:,} numbers")
+    return tuple(tuple(row) if isinstance(row, (list, tuple)) else row for row in rows)
+
+
+def spread(value: Any, flag: str) -> float:
+    """Read a deviation over a mean, from 0 to 10."""
+    number = units.parse(value, "1", flag)
+    if not 0.0 <= number <= 10.0:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to 10")
+    return number
+
+
+def expert_placement(value: Any, flag: str) -> str:
+    """Read how experts are placed on ranks.
+
+    >>> expert_placement("balanced", "--expert-placement"), expert_placement("redundant:32", "--expert-placement")
+    ('balanced', 'redundant:32')
+    """
+    how, _, count = str(value).strip().lower().partition(":")
+    if how not in defaults.EXPERT_PLACEMENTS:
+        raise UnknownNameError(flag, how, defaults.EXPERT_PLACEMENTS)
+    if how != "redundant":
+        if count:
+            raise ValueRangeError(f"{flag} {how} has no number, got {units.shorten(count)}")
+        return how
+    return f"{how}:{int(whole(count, f'{flag} redundant'))}"
+
+
 def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
     """Read a comma list of layers per pipeline stage."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
@@ -263,6 +302,23 @@ OPTIONS: dict[str, Option] = {
     "expert_imbalance": Option(
         at_least_one, f"load of the busiest expert rank over the mean (default: {defaults.EXPERT_IMBALANCE:g}, balanced)", "X"
     ),
+    "expert_load": Option(
+        expert_load,
+        f"loads of the experts: a file (CSV, JSON) with one number an expert, by layer or for all; {', '.join(defaults.EXPERT_LOADS)}",
+        "FILE|SHAPE",
+    ),
+    "expert_placement": Option(
+        expert_placement,
+        "with --expert-load, experts on ranks: in-order, balanced, or redundant:R, which copies the busiest into R more slots"
+        f" (default: {defaults.EXPERT_PLACEMENT})",
+        "HOW",
+    ),
+    "load_spread": Option(
+        spread, "with --expert-load, deviation of an expert's load from step to step over its mean, such as 0.1 (default: 0)", "X"
+    ),
+    "routing_noise": Option(
+        switch, "with --expert-load, tokens choose at random with these loads; off: every micro-batch has them (default: on)", "on|off"
+    ),
     "moe_dispatcher": Option(
         one_of(defaults.DISPATCHERS), f"all-to-all of experts: {_names(defaults.DISPATCHERS, defaults.DISPATCHER)}", "HOW"
     ),
@@ -417,7 +473,8 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     ),
     "Context parallel": ("cp_method", "cp_inner", "cp_balance"),
     "Mixture of experts": (
-        "ep", "etp", "moe_dispatcher", "dispatch_precision", "capacity_factor", "expert_imbalance", "grouped_experts",
+        "ep", "etp", "moe_dispatcher", "dispatch_precision", "capacity_factor", "expert_imbalance",
+        "expert_load", "expert_placement", "load_spread", "routing_noise", "grouped_experts",
         "delay_wgrad_compute",
     ),
     "Precision and kernels": (

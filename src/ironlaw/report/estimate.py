@@ -26,11 +26,13 @@ from ironlaw.estimate.as_data import (
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.job import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.nearest import nearest_lines
+from ironlaw.report.routing import routing_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term
 
@@ -88,6 +90,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
+    yield from routing_lines(routing_data(group, at))
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
     if words := network_words(placement_data(group, at)):

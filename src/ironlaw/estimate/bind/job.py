@@ -9,6 +9,7 @@ from ironlaw.catalog.records import Framework, Objective
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
+from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
 from ironlaw.job import PRECISIONS, Job, Precision
@@ -48,6 +49,7 @@ def bind_job(
         "teacher": objective[1],
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
+        "expert_load": bind_expert_load(asked, model),
         "lora_targets": targets(_decide_targets(asked, framework), model, framework) if asked.lora_rank else (),
         "chunked_logits": _decide_logits(asked, framework, assumptions),
         "fp8_scaling": scaling,

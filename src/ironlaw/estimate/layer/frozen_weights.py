@@ -6,7 +6,7 @@ from typing import Any
 
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.layer import experts
+from ironlaw.estimate.layer import experts, uneven
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import linear_shapes
@@ -49,7 +49,7 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
         count = count + n * k
     if kind.routed:
         narrow = job.model.moe_intermediate_size / plan.etp
-        count = count + job.model.num_experts / plan.ep * expert_width(job.model) * (experts.width(job, plan) + narrow)
+        count = count + uneven.held_experts(job, plan) * expert_width(job.model) * (experts.width(job, plan) + narrow)
     return count
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.casts import cast_copy_bytes, keeps_weights
 from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
@@ -91,7 +92,7 @@ def _sharded_state(
     if not job.model.num_experts:
         return common
     shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
-    parameters = copies * routed_count / plan.expert_ways
+    parameters = copies * routed_count / plan.expert_ways * uneven.copies(job, plan)
     inside = leaf(f"{name}, experts", states.state, "B", times=times, parameters=parameters, bytes_per_parameter=size, shards=shards)
     return total(name, [common, inside])
 
@@ -120,7 +121,7 @@ def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
         ),
     ]
     if job.model.num_experts:
-        routed = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways
+        routed = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways * uneven.copies(job, plan)
         terms.append(leaf("weights of experts", states.state, "B", parameters=routed, bytes_per_parameter=small, shards=expert_shards))
     return [total("weights", terms)]
 
@@ -156,5 +157,6 @@ def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:
     common, routed = stage_trained(job, stage)
     parameters = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
     if job.model.num_experts:
+        routed = routed * uneven.copies(job, plan)
         parameters = parameters + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
     return parameters

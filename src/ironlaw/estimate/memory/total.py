@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory import moments
@@ -98,6 +99,7 @@ class Memory(Frozen):
 
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     """The memory of every plan of a batch at its fullest stage."""
+    job = uneven.at_the_peak(job)
     classes = [stage for stage in stages(job, plan) if not stage.shadowed]
     layers = Layers.of(job, plan)
     trees = [stage_memory(job, cluster, plan, c, layers) for c in classes]
@@ -121,6 +123,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
     """The tree of the stage that computes the loss, which many logs report."""
     trees: list[Term] = []
+    job = uneven.at_the_peak(job)
     which, layers = np.zeros(plan.rows), Layers.of(job, plan)
     for stage in stages(job, plan):
         if np.any((stage.count > 0) & (stage.head > 0)):
