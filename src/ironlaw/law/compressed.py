@@ -59,7 +59,7 @@ def attention_matmul(hidden_size, num_attention_heads, head_dim, q_lora_rank, o_
     106954752.0
     """
     width = 1.0 * num_attention_heads * head_dim
-    value = 1.0 * hidden_size * (q_lora_rank + head_dim + o_groups * o_lora_rank) + width * (1.0 * q_lora_rank + o_lora_rank)
+    value = 1.0 * hidden_size * (1.0 * q_lora_rank + head_dim + 1.0 * o_groups * o_lora_rank) + width * (1.0 * q_lora_rank + o_lora_rank)
     return inside(value, hidden_size > 0, num_attention_heads > 0, head_dim > 0, q_lora_rank > 0, o_groups > 0, o_lora_rank > 0)
 
 
@@ -69,7 +69,7 @@ def compressor(hidden_size, head_dim, compress_ratio, overlaps):
     Parameters
         hidden_size [1]: width h of the residual stream, > 0
         head_dim [1]: width d of an entry, > 0
-        compress_ratio [token]: tokens m that an entry stands for, > 0
+        compress_ratio [1]: tokens m that an entry stands for, > 0
         overlaps [1]: flag o, an entry also covers the tokens of the entry before it, 0 or 1
     Returns [1]: parameters
     Source: huggingface/transformers, modeling_deepseek_v4.py, DeepseekV4CSACompressor and DeepseekV4HCACompressor,
@@ -91,7 +91,7 @@ def indexer(hidden_size, q_lora_rank, index_n_heads, index_head_dim, compress_ra
         q_lora_rank [1]: width q of the queries' latent, > 0
         index_n_heads [1]: heads n, > 0
         index_head_dim [1]: width e of one of them, > 0
-        compress_ratio [token]: tokens that an entry stands for, > 0
+        compress_ratio [1]: tokens that an entry stands for, > 0
     Returns [1]: parameters
     Source: huggingface/transformers, modeling_deepseek_v4.py, DeepseekV4Indexer,
         https://github.com/huggingface/transformers/blob/main/src/transformers/models/deepseek_v4/modular_deepseek_v4.py
@@ -130,8 +130,8 @@ def key_length(seq_len, window, compress_ratio, index_topk):
     Parameters
         seq_len [token]: length s of the sequence, > 0
         window [token]: width w of the window, > 0
-        compress_ratio [token]: tokens m that an entry stands for; 0: there are no entries, >= 0
-        index_topk [1]: entries k that an indexer picks for a query; 0: it sees all, >= 0
+        compress_ratio [1]: tokens m that an entry stands for; 0: there are no entries, >= 0
+        index_topk [token]: entries k that an indexer picks for a query; 0: it sees all, >= 0
     Returns [token]: mean number of keys
     Source: huggingface/transformers, modeling_deepseek_v4.py, DeepseekV4Attention (the entries stand beside the window's tokens),
         https://github.com/huggingface/transformers/blob/main/src/transformers/models/deepseek_v4/modular_deepseek_v4.py
@@ -155,9 +155,10 @@ def pooling_traffic(tokens, head_dim, compress_ratio, overlaps, bytes_per_elemen
     Parameters
         tokens [token]: tokens t, >= 0
         head_dim [1]: width d of an entry, >= 0
-        compress_ratio [token]: tokens m that an entry stands for, > 0
+        compress_ratio [1]: tokens m that an entry stands for, > 0
         overlaps [1]: flag o, an entry also covers the tokens of the entry before it, 0 or 1
         bytes_per_element [B]: element e, >= 0
+    Factor [1/token]: times a token's values and scores are read
     Returns [B]: bytes moved
     Source: huggingface/transformers, modeling_deepseek_v4.py, DeepseekV4CSACompressor.forward, as one fused kernel (assumed: the kernels
         of the training stack are not public)

@@ -128,7 +128,7 @@ def kimi_delta(hidden_size, linear_num_value_heads, linear_key_head_dim, linear_
         linear_num_value_heads [1] > 0   heads of queries, of keys and of values
         linear_key_head_dim [1] > 0      width of one query, key or value
         linear_conv_kernel_dim [1] > 0   tokens the convolution covers
-        linear_gate_rank [1]             rank of the output gate; 0: full
+        linear_gate_rank [1] >= 0        rank of the output gate; 0: full
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      Kimi Team, Kimi Linear, 2025, section 4, https://arxiv.org/abs/2510.26692; matrix by matrix as Kimi-Linear stores them,
                  vllm/model_executor/layers/kda.py, https://github.com/vllm-project/vllm
@@ -151,7 +151,7 @@ def kimi_delta_matmul(hidden_size, linear_num_value_heads, linear_key_head_dim, 
         hidden_size [1] > 0              width of the residual stream
         linear_num_value_heads [1] > 0   heads of queries, of keys and of values
         linear_key_head_dim [1] > 0      width of one query, key or value
-        linear_gate_rank [1]             rank of the output gate; 0: full
+        linear_gate_rank [1] >= 0        rank of the output gate; 0: full
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      Kimi Team, Kimi Linear, 2025, section 4, https://arxiv.org/abs/2510.26692; matrix by matrix as Kimi-Linear stores them,
                  vllm/model_executor/layers/kda.py, https://github.com/vllm-project/vllm
@@ -163,7 +163,7 @@ def kimi_delta_matmul(hidden_size, linear_num_value_heads, linear_key_head_dim, 
     inner = heads * width
     gate = np.where(rank > 0.0, (hidden_size + inner) * rank, hidden_size * inner)
     value = 4.0 * hidden_size * inner + (hidden_size + inner) * width + hidden_size * heads + gate
-    return on_domain(value, (hidden_size, heads, width), ())
+    return on_domain(np.where(rank >= 0.0, value, np.nan), (hidden_size, heads, width), ())
 
 
 def lightning(hidden_size, linear_num_value_heads, linear_key_head_dim):
@@ -184,11 +184,11 @@ def lightning(hidden_size, linear_num_value_heads, linear_key_head_dim):
     return on_domain(5.0 * hidden_size * heads * width + heads * width, (hidden_size, heads, width), ())
 
 
-def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, norms):
-    """Mixer of a Mamba-1 layer: ``mamba_1_matmul + i (c + 1) + i + i n + i + norms (r + 2 n)``, without the norm in front of it.
+def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, mamba_norms):
+    """Mixer of a Mamba-1 layer: ``mamba_1_matmul + i (c + 1) + i + i n + i + mamba_norms (r + 2 n)``, without the norm in front of it.
 
     With i = mamba_intermediate_size, n = ssm_state_size, c = conv_kernel, r = time_step_rank: the convolution with its bias, the bias of
-    the steps, a decay for each state of each channel, a skip; with ``norms`` also weights of the norms of steps, B and C.
+    the steps, a decay for each state of each channel, a skip; with ``mamba_norms`` also weights of the norms of steps, B and C.
 
     Parameters
         hidden_size [1] > 0               width of the residual stream
@@ -196,7 +196,7 @@ def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank
         ssm_state_size [1] > 0            states of each channel
         time_step_rank [1] > 0            rank of the steps
         conv_kernel [1] > 0               tokens the convolution covers
-        norms [1]                         0 or 1: steps, B and C pass norms with weights (Jamba)
+        mamba_norms [1]                   0 or 1: steps, B and C pass norms with weights (Jamba)
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as mamba_ssm/modules/mamba_simple.py
                  has them, https://github.com/state-spaces/mamba
@@ -204,7 +204,7 @@ def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank
     >>> 64 * (float(mamba_1(2560, 5120, 16, 160, 4, 0)) + 2560) + 50280 * 2560 + 2560  # Mamba 2.8B: layers, norms, tied table
     2768345600.0
     """
-    inner, states, rank, kernel, normed = floats(mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, norms)
+    inner, states, rank, kernel, normed = floats(mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, mamba_norms)
     matrices = mamba_1_matmul(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank)
     value = matrices + inner * (kernel + 1.0) + inner + inner * states + inner + normed * (rank + 2.0 * states)
     return on_domain(value, (kernel,), (normed,))

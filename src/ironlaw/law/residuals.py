@@ -72,6 +72,7 @@ def hyper_connection_traffic(tokens, hidden_size, hc_mult, bytes_per_element):
         hidden_size [1]: width h of a residual stream, >= 0
         hc_mult [1]: streams n, > 0
         bytes_per_element [B]: element e, >= 0
+    Factor [1/token]: times a token's streams are read or written
     Returns [B]: bytes moved
     Source: Xie et al., mHC: Manifold-Constrained Hyper-Connections, 2025, table 2 and section 4.3.1 (fused: behind the block (n + 1) C
         read and n C written), https://arxiv.org/abs/2512.24880
@@ -108,6 +109,7 @@ def attention_residual_traffic(tokens, hidden_size, sources, bytes_per_element):
         hidden_size [1]: width h of the residual stream, >= 0
         sources [1]: sums of earlier layers s that a block attends to, > 0
         bytes_per_element [B]: element e, >= 0
+    Factor [1/token]: times a token's streams are read or written
     Returns [B]: bytes moved
     Source: Kimi Team, Attention Residuals, 2026, equations 8 to 10, https://arxiv.org/abs/2603.15031, as one kernel that keeps a token's
         sources on chip (assumed: the kernels of the training stack are not public)

@@ -100,7 +100,7 @@ def selective_scan(batch, seq_len, mamba_intermediate_size, ssm_state_size):
         seq_len [token]: tokens s of a sequence, >= 0
         mamba_intermediate_size [1]: channels i, >= 0
         ssm_state_size [1]: states n of each channel, >= 0
-    Factor [FLOP]: 9 for each state of each channel and token
+    Factor [FLOP/token]: 9 for each state of each channel and token
     Returns [FLOP]: operations
     Source: Gu and Dao, Mamba, 2023, section 3.3.2 and appendix D, https://arxiv.org/abs/2312.00752; the count of 9 as stated by its
         authors, github.com/state-spaces/mamba/issues/110
@@ -124,7 +124,7 @@ def selective_traffic(batch, seq_len, mamba_intermediate_size, ssm_state_size, b
         mamba_intermediate_size [1]: channels i, >= 0
         ssm_state_size [1]: states n of each channel, >= 0
         bytes_per_element [B]: element e, >= 0
-    Factor [1]: times the kernel reads or writes each tensor
+    Factor [1/token]: times the kernel reads or writes each tensor
     Returns [B]: bytes moved
     Source: Gu and Dao, Mamba, 2023, section 3.3.2 and algorithm 2 (the fused scan reads O(BLD + DN) bytes), https://arxiv.org/abs/2312.00752
     Leaves out: decays, one a state of a channel; the states at the ends of chunks
