@@ -75,6 +75,9 @@ def slowest_key_length(job: Job, plan: Plan) -> Any:
 def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
     """Keys that a query of the last of ``ranks`` equal pieces sees, mean of the model's masks."""
     model, span = job.model, attended_span(job, plan)
+    if model.o_lora_rank:  # compressed attention: a window, and entries behind it
+        near = _windowed(span, model.sliding_window, ranks)
+        return near + _windowed(span / model.compress_ratio, model.index_topk, ranks) if model.compress_ratio else near
     share = model.sliding_window_layers / model.num_hidden_layers
     everywhere = _windowed(span, model.index_topk, ranks)  # a token among the first attends to all before it
     if share == 0.0:
