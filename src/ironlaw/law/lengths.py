@@ -56,8 +56,8 @@ def context_ranks(document, rank_tokens, cp):
         rank_tokens [token]: tokens of a micro-batch that one rank holds, > 0
         cp [1]: context ranks that the longest sequence needs, >= 1
     Returns [1]: context ranks
-    Source: NVIDIA, Megatron-LM, examples/dynamic_context_parallel/README.md (2048 tokens a rank: one, two or four ranks for up to 2048, 4096
-        and 8192 tokens), https://github.com/NVIDIA/Megatron-LM
+    Source: NVIDIA, Megatron-LM, examples/dynamic_context_parallel/README.md (2048 tokens a rank: one, two or four ranks for up to 2048,
+        4096 and 8192 tokens), https://github.com/NVIDIA/Megatron-LM
     Leaves out: groups that are no power of two
 
     >>> [float(context_ranks(length, 2048.0, 4.0)) for length in (1000.0, 2048.0, 2049.0, 8192.0)]

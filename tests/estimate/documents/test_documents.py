@@ -169,7 +169,7 @@ def test_tokens_in_are_tokens_out(packing):
 
 
 def test_padding_of_two_lengths_by_hand():
-    """Documents of 100 and 300, half each, in micro-batches of two: padded to 100 with probability 1/4, else to 300, so to 250 on average."""
+    """Documents of 100 and 300, half each, in micro-batches of two: padded to 100 with probability 1/4, else to 300; 250 on average."""
     pieces = pieces_of(read_spec("100=1,300=1"), "none", 1000.0, 2.0)
     assert (pieces.mean_computed, pieces.mean_real) == (250.0, 200.0)
     assert pieces_of(read_spec("100=1,300=1"), "pad", 1000.0, 2.0).mean_computed == 1000.0
@@ -276,15 +276,8 @@ def test_a_heavier_tail_waits_longer():
 
 
 def test_a_chosen_plan_is_the_best_of_those_that_could_be_given():
-    options = {
-        "lengths": "lognormal:median=800,sigma=1.2",
-        "tp": None,
-        "pp": None,
-        "micro_batch_size": None,
-        "zero": None,
-        "recompute": None,
-    }
-    chosen = ask(**options, gpus=16, global_batch_size=64)
+    left_open = dict.fromkeys(("tp", "pp", "micro_batch_size", "zero", "recompute"))
+    chosen = ask(lengths="lognormal:median=800,sigma=1.2", **left_open, gpus=16, global_batch_size=64)
     best = float(chosen.step_seconds[0])
     for tp, pp in ((1, 1), (2, 1), (2, 2), (4, 1)):
         given = ask(lengths="lognormal:median=800,sigma=1.2", tp=tp, pp=pp, zero=1, gpus=16, global_batch_size=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from ironlaw import units
@@ -45,9 +46,8 @@ def lengths_named(text: str, folders: tuple[str, ...] = ()) -> tuple[Histogram, 
     try:
         record = load.record("lengths", text, folders)
     except UnknownNameError as error:
-        raise UnknownNameError(
-            "--lengths", text, [*load.names("lengths", folders), "fixed:2048", "lognormal:median=800,sigma=1.1"]
-        ) from error
+        known = [*load.names("lengths", folders), "fixed:2048", "lognormal:median=800,sigma=1.1"]
+        raise UnknownNameError("--lengths", text, known) from error
     return of_record(record), record.title
 
 
@@ -76,7 +76,7 @@ def _between_quantiles(record: Lengths) -> list[tuple[str, tuple[float, ...]]]:
     """Rows of lengths between neighbouring quantiles, 64 for each gap, even in the logarithm."""
     known = sorted((float(share), float(tokens.value)) for share, tokens in record.quantiles.items())
     rows: list[tuple[str, tuple[float, ...]]] = []
-    for (below, low), (above, high) in zip(known, known[1:], strict=False):
+    for (below, low), (above, high) in pairwise(known):
         lengths = (low * (high / low) ** ((part + 0.5) / 64.0) for part in range(64))
         rows += [(f"quantile {above:g}", (max(float(round(tokens)), 1.0), (above - below) / 64.0)) for tokens in lengths]
     return rows

@@ -9,6 +9,7 @@ length              one document a line; JSONL has a number, or an object with o
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def _number(value: Any, place: str) -> float:
         number = float(value)
     except (ValueError, OverflowError):
         raise InputError(f"{place}: {str(value)[:40]!r} is no number") from None
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise InputError(f"{place}: {str(value)[:40]!r} is not finite")
     return number
 

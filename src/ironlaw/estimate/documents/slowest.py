@@ -1,8 +1,8 @@
 """The slowest of many ranks whose work varies: sums of independent micro-batches by discrete convolution, maxima by powers.
 
 Work is put on a grid that keeps its mean: each value is shared between its two neighbours. A sum of n micro-batches has the n-th power of
-the grid's discrete Fourier transform, and the largest of d ranks has the d-th power of the cumulated shares. The grid has POINTS points over
-at most SPREAD standard deviations of the sum, so that its step adds less than a thousandth to the standard deviation.
+the grid's discrete Fourier transform, and the largest of d ranks has the d-th power of the cumulated shares. The grid has POINTS points
+over at most SPREAD standard deviations of the sum beside the range of one micro-batch, and its error is below a thousandth of the work.
 """
 
 from __future__ import annotations
