@@ -62,6 +62,16 @@ PRECISIONS = {
 }
 
 
+class Documents(Frozen):
+    """The documents of a training set: how long they are, and how they become the sequences of a batch."""
+
+    lengths: Any  # their distribution, a Histogram
+    title: str  # what it is, for a page
+    packing: str  # a row of estimate/documents/packing
+    balance: str  # a row of estimate/documents/slowest
+    cp_by_length: bool  # a micro-batch is split over the context ranks that its longest document needs
+
+
 class Job(Frozen):
     """One model trained by one framework in one precision with one optimizer. Defaults are in ``question/defaults``."""
 
@@ -84,6 +94,7 @@ class Job(Frozen):
     cp_domain: float  # accelerators of a scale-up domain; the inner group does not leave it
     cp_balance: bool  # a context rank has a chunk from either end of the sequence; False: one piece
     document_length: float  # tokens of a packed document; 0: a sequence is one document
+    documents: Documents | None  # documents of many lengths, where their distribution is given
     offload_layers: float  # layers of a stage whose activations are offloaded; 0: all
     offload_fraction: float  # share of the optimizer's states that offloading moves to the host
     offload_overlap: bool  # the host updates one tensor while others are copied

@@ -37,6 +37,7 @@ SINGULAR = {
     "power": "power record",
     "ownership": "ownership record",
     "failures": "failure log",
+    "lengths": "distribution of lengths",
     "frameworks": "framework",
     "calibration": "calibration record",
     "systems": "systems record",

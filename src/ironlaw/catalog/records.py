@@ -152,6 +152,16 @@ class Ownership(Record):
     household_energy: Sourced = quantity("J")  # in a month
 
 
+class Lengths(Record):
+    """How long the documents of a training set are, in tokens: a named distribution, buckets with counts, or quantiles."""
+
+    spec: str = ""  # a distribution by name, such as lognormal:mean=1024,sigma=1.5
+    buckets: dict[str, Sourced] = quantities("1")  # "low..high", or one length -> documents
+    quantiles: dict[str, Sourced] = quantities("token")  # share of the documents -> the length that they do not exceed
+    documents: Sourced | None = quantity("1", required=False)
+    mean: Sourced | None = quantity("token", required=False)  # as published, to check the rest against
+
+
 class FailureLog(Record):
     """Published failures of a run or cluster: counts over a time, and figures to check predictions against."""
 
@@ -414,6 +424,7 @@ KINDS: dict[str, type] = {
     "power": Power,
     "ownership": Ownership,
     "failures": FailureLog,
+    "lengths": Lengths,
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,

@@ -64,6 +64,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     """One row of an estimate as the object of its JSON."""
     from ironlaw.estimate.again import asked_data, records_data
     from ironlaw.estimate.bands import band_data, nearest_runs, step_band
+    from ironlaw.estimate.many_lengths import documents_data
     from ironlaw.estimate.parameters import parameters_data
     from ironlaw.estimate.routing import routing_data
 
@@ -82,6 +83,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "nearest_runs": [] if step is None else nearest_runs(group, at),
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
+        **documents_data(group, at),
         "mfu_waterfall": None if step is None else waterfall_data(group, at),
         "parameters": parameters_data(group.job),
         "bound": bound_data(group, at, step is None),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.documents.columns import computed, sequences_of
+from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer import adapters
 from ironlaw.estimate.layer.counts import (
     active_parameters,
@@ -19,7 +22,7 @@ from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.estimate.layer.sequence import mean_key_length
 from ironlaw.estimate.step import Step
 from ironlaw.job import Job
-from ironlaw.law import flops
+from ironlaw.law import flops, lengths
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
@@ -27,6 +30,7 @@ from ironlaw.terms import Term, leaf
 def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
     """Tokens and model FLOPs per second, MFU (with attention, under the causal mask, and by 6N), HFU; against the named dense peak."""
     seconds = timed.tree.value
+    job, plan = computed(job, plan)
     tokens = plan.global_batch_size * plan.seq_len
     per_token = flop_of_token(job, plan)
     width = per_token["attention_width"]
@@ -49,7 +53,22 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "mfu_6n": share_of_peak("MFU (6N)", flops.per_token(float(active_parameters(job.model)))),
         "mfu_causal": share_of_peak("MFU, causal attention", causal.value),
         "hfu": share_of_peak("HFU", flop.value + recomputed),
+        **real_rates(job, plan, rate, per_token, peak),
     }
+
+
+def real_rates(job: Job, plan: Plan, rate: Term, per_token: dict[str, Any], peak: Any) -> dict[str, Term]:
+    """Of documents of many lengths: the share of padding, real tokens per second, and the MFU of what the documents need."""
+    sequences = sequences_of(job, plan)
+    if sequences is None:
+        return {}
+    padding = leaf("padding", lengths.padding_share, "1", real_tokens=sequences.real, computed_tokens=sequences.computed)
+    real = leaf("real tokens per second", lengths.real_rate, "token/s", tokens_per_second=rate.value, padding_share=padding.value)
+    seen = 2.0 * sequences.real_keys(partial(keys_seen, job.model)) / plan.seq_len
+    needed = {**per_token, "attention_width": per_token["attention_width"] * seen}
+    flop = leaf("model FLOP per real token", flops.model_per_token_causal, "FLOP", **needed)
+    share = {"flop_per_token": flop.value, "tokens_per_second": real.value, "gpus": plan.gpus, "peak": peak}
+    return {"padding": padding, "real_tokens_per_second": real, "mfu_real": leaf("MFU of real tokens", utilisation, "1", **share)}
 
 
 def flop_of_token(job: Job, plan: Plan) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate import uneven as unequal_work
 from ironlaw.estimate import wires
+from ironlaw.estimate.documents.columns import computed
 from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, uneven
 from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
@@ -85,8 +87,18 @@ def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
 def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
     """The parts of a step before they are summed, the stages that set its pace, and one micro-batch's forward and backward there.
 
-    A search sums the parts in blocks: each part has the shape of the axes it depends on, their sum the shape of all axes.
+    A search sums the parts in blocks: each part has the shape of the axes it depends on, their sum the shape of all axes. Where documents
+    have many lengths the parts are those of mean micro-batches, and waiting for the slowest is added to them.
     """
+    if job.documents is None:
+        return even_parts(job, cluster, plan)
+    even_job, even_plan = computed(job, plan)
+    parts, pace, passes_of_pace = even_parts(even_job, cluster, even_plan)
+    return [*parts, *unequal_work.waits(job, plan, parts)], pace, passes_of_pace
+
+
+def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
+    """The parts of a step whose micro-batches all take as long."""
     s = Shapes.of(job, plan)
     classes = stages(job, plan)
     per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}

@@ -99,6 +99,11 @@ class Asked(Frozen):
     cp_inner: float = 0.0  # 0: as many as divide the heads and share a domain
     cp_balance: bool = True
     document_length: float = 0.0  # 0: a sequence is one document
+    # documents of many lengths
+    lengths: str | None = None  # a file, a record or a distribution by name
+    packing: str = defaults.PACKING
+    balance: str = defaults.BALANCE
+    cp_by_length: bool = False
     # offloading
     offload_layers: float = 0.0  # 0: all
     offload_fraction: float = defaults.OFFLOAD_FRACTION
@@ -190,6 +195,8 @@ def check(asked: Asked) -> None:
         raise QuestionError("--mtp-stage needs --layers-per-stage and must be one of its stages, counted from 0")
     if asked.global_batch_tokens is not None and "global_batch_size" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+    if asked.lengths is not None and "document_length" in given:
+        raise QuestionError("give --lengths (the distribution) or --document-length (one length), not both")
     for row in asked.rows:
         if asked.layers_per_stage and row.pp not in (None, float(len(asked.layers_per_stage))):
             stages = len(asked.layers_per_stage)

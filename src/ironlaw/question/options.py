@@ -400,6 +400,26 @@ OPTIONS: dict[str, Option] = {
     ),
     "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
     "document_length": Option(length, "mean length of packed documents, weighted by length (default: seq_len)"),
+    "lengths": Option(
+        text,
+        "lengths of the documents: a file (CSV, JSON, JSONL, one a line), a catalogue name, or fixed:2048, uniform:LO..HI,"
+        " lognormal:median=800,sigma=1.1, zipf:s=1.5,max=8192, 512=3,4096=1 (default: all as --document-length)",
+        "FILE|SPEC",
+    ),
+    "packing": Option(
+        one_of(defaults.PACKINGS),
+        "documents of --lengths into sequences of seq_len: pack (first fit), pack-best-fit, truncate (one stream, cut), none (padded to the"
+        f" longest of the micro-batch), sorted (the same, neighbours alike), pad (to seq_len) (default: {defaults.PACKING})",
+        "HOW",
+    ),
+    "balance": Option(
+        one_of(defaults.BALANCES),
+        f"sequences of --lengths dealt to ranks: none (at random), sorted (ranks run alike ones), flops (default: {defaults.BALANCE})",
+        "HOW",
+    ),
+    "cp_by_length": Option(
+        switch, "each micro-batch of --lengths takes the context ranks that its longest document needs (default: off)", "on|off"
+    ),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
     # --- offloading
     "offload": Option(offload, f"move to host memory: {_names(defaults.OFFLOADS)}; none (default: none)", "LIST", column=True, names=True),
@@ -464,6 +484,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",
     ),
+    "Documents": ("lengths", "packing", "balance", "cp_by_length"),
     "Plan": (
         "tp", "sp", "pp", "vpp", "cp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "overlap",
     ),

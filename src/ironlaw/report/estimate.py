@@ -31,6 +31,7 @@ from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.job import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
+from ironlaw.report.documents import document_lines
 from ironlaw.report.nearest import nearest_lines
 from ironlaw.report.routing import routing_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
@@ -53,6 +54,7 @@ def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | 
     parts = [
         verdict(group, at, ink),
         breakdown(group, at, ink),
+        document_lines(group, at, ink),
         memory_lines(group, at, ink),
         run_lines(group, at),
         published_lines(group, at, ink),

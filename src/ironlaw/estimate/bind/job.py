@@ -12,7 +12,7 @@ from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
-from ironlaw.job import PRECISIONS, Job, Precision
+from ironlaw.job import PRECISIONS, Documents, Job, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
@@ -28,6 +28,7 @@ def bind_job(
     precision: str,
     assumptions: Assumptions,
     objective: tuple[Objective | None, Model | None] = (None, None),
+    documents: Documents | None = None,
 ) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
     formats = PRECISIONS[precision]
@@ -47,6 +48,7 @@ def bind_job(
         "flash": flash,
         "objective": objective[0],
         "teacher": objective[1],
+        "documents": documents,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
         "expert_load": bind_expert_load(asked, model),

@@ -11,6 +11,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
+from ironlaw.estimate.bind.documents import bind_documents
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
@@ -87,12 +88,13 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
+    documents = bind_documents(asked, folders, notes)
 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
         stack = load.record("frameworks", framework, folders)
-        return bind_job(asked, model, stack, cluster, precision, decided, objective), decided
+        return bind_job(asked, model, stack, cluster, precision, decided, objective, documents), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None

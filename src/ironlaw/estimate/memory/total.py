@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.documents.columns import fullest
 from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
@@ -98,8 +99,8 @@ class Memory(Frozen):
 
 
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
-    """The memory of every plan of a batch at its fullest stage."""
-    job = uneven.at_the_peak(job)
+    """The memory of every plan of a batch at its fullest stage, with the fullest sequences where documents have many lengths."""
+    job, plan = fullest(uneven.at_the_peak(job), plan)
     classes = [stage for stage in stages(job, plan) if not stage.shadowed]
     layers = Layers.of(job, plan)
     trees = [stage_memory(job, cluster, plan, c, layers) for c in classes]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.documents.columns import computed
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
@@ -68,10 +69,12 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
     first, of_row = distinct_rows([*(column for name, column in columns.items() if sharded or name not in REPLICAS), *placed])
     plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
     layers, which = _distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
+    of_layers, layers = computed(job, layers)  # mean sequences: waiting for the slowest only adds to them
+    job, plan = computed(job, plan)
     with np.errstate(all="ignore"):
-        shapes, first_stage = Shapes.of(job, layers), stages(job, layers)[0]
-        times = {kind: layer_times(job, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
-        ends = [term(job, task.cluster, layers, shapes).parts for term in (embedding_term, head_term)]
+        shapes, first_stage = Shapes.of(of_layers, layers), stages(of_layers, layers)[0]
+        times = {kind: layer_times(of_layers, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
+        ends = [term(of_layers, task.cluster, layers, shapes).parts for term in (embedding_term, head_term)]
         embedding, head = (_least(_summed(parts), layers)[..., which] for parts in ends)
         classes = stages(job, plan)
 
@@ -86,7 +89,7 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
         parts = []
         if sharded:
             beside = [of_stages(partial(_not_beside, task, way)) for way in ("forward", "backward")]
-            parts = [Term("once a step", _once_a_step(task, plan, choices, classes, slow, beside), "s")]
+            parts = [Term("once a step", _once_a_step(task.replace(job=job), plan, choices, classes, slow, beside), "s")]
             hop = hand_over(job, task.cluster, plan.replace(sp=1.0)).value
             overlapped = max(choices.of("overlap_pp")) * (plan.vpp > 1.0)
             slow = slow + np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - overlapped), 0.0) * hop
