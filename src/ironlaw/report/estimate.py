@@ -28,7 +28,7 @@ from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
-from ironlaw.job import PRECISIONS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.nearest import nearest_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short

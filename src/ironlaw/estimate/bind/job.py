@@ -11,17 +11,19 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
-from ironlaw.job import PRECISIONS, Job, Precision
+from ironlaw.job import Job
+from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
 
+Formats = tuple[Precision, Precision]  # of linear layers, and of the products of routed experts
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
+def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, formats: Formats, assumptions: Assumptions) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
-    formats = PRECISIONS[precision]
+    formats, of_experts = formats
     flash = _decide_flash(asked, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
@@ -35,6 +37,8 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
         "model": model,
         "framework": framework,
         "precision": formats,
+        "expert_precision": "" if of_experts is formats else of_experts.name,
+        "expert_formats": of_experts,
         "flash": flash,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
@@ -97,16 +101,18 @@ def _bind_wide(asked: Asked, framework: Framework, precision: Precision) -> tupl
 
 def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
     """How a narrow precision finds the scales of its tensors, and whether weights are kept and gathered narrow."""
-    scaling = asked.fp8_scaling or framework.fp8_scaling
+    scaling = asked.fp8_scaling or precision.scaling or framework.fp8_scaling
+    if precision.scaling and scaling != precision.scaling:
+        raise QuestionError(f"--fp8-scaling {scaling}: --precision {precision.name} has {precision.scaling} scales; give fp8")
     if not precision.one_scale:
         if asked.fp8_scaling is not None:
             raise QuestionError(
                 f"--fp8-scaling {scaling}: needs --precision fp8, which has one scale for a tensor; {precision.name} has many"
             )
-    elif asked.fp8_scaling is None:
+    elif asked.fp8_scaling is None and not precision.scaling:
         assume(assumptions, "fp8_scaling", scaling, "default")
-    gathers = precision.name in framework.param_gather
-    gather = precision.name in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
+    gathers = precision.known_as in framework.param_gather
+    gather = precision.known_as in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
     if gather and not gathers:
         usable = ", ".join(framework.param_gather) or "none"
         raise UnsupportedError(
@@ -114,6 +120,6 @@ def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assum
         )
     if asked.fp8_param_gather is None:
         assume(assumptions, "fp8_param_gather", "on" if gather else "off", "default")
-    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end):
+    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end or precision.wide_at_start or precision.wide_at_end):
         assume(assumptions, "layers in bf16", "0", "default")
     return scaling, gather

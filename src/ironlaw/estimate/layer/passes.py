@@ -11,9 +11,10 @@ from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients,
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.products import LAST_PRODUCTS, mlp_shapes, product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, gemm, once_for_sizes, operator_of
+from ironlaw.estimate.layer.sizes import Shapes, gemm, once_for_sizes, operator_of
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, total
 
 PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # keys of the passes over a layer
