@@ -18,6 +18,9 @@ INPUT, WEIGHT, GRADIENT = "input", "weight", "gradient"  # the tensors that prod
 READ_BY = {INPUT: (OUTPUT, WEIGHT_GRADIENT), WEIGHT: (OUTPUT, INPUT_GRADIENT), GRADIENT: (INPUT_GRADIENT, WEIGHT_GRADIENT)}
 
 
+SHARED, FURTHER = "shared experts", "further-token layers"  # parts of a model that a recipe may keep wide
+
+
 class ProductFormat(Frozen):
     """How one product of a linear layer is computed: its roof, its calibration constants, and whether its operands are cast."""
 
@@ -88,6 +91,9 @@ def _precision(record: Recipe) -> Precision:
     """The plain values of a recipe's record."""
     tables = {computes: getattr(record, field) or record.forward for field, computes in _PRODUCTS.items()}
     products = {computes: ProductFormat(t.peak, t.gemm, t.narrow) for computes, t in tables.items()}
+    unknown = next((part for part in record.wide_parts if part not in (SHARED, FURTHER)), None)
+    if unknown is not None:
+        raise CatalogError(f"precision {record.name}: wide_parts has {unknown!r}, expected {SHARED} or {FURTHER}")
     first = next((p for p in products.values() if p.narrow), products[OUTPUT])
     wide = record.activation_bytes.value
     return Precision(

@@ -16,12 +16,13 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.counts import stage_linear
 from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.layer.products import SHARED_EXPERTS
 from ironlaw.estimate.layer.sizes import Operator, elementwise, transformed
 from ironlaw.estimate.pipeline.stages import Pace, Stage
 from ironlaw.job import Job
 from ironlaw.law import formats, states, traffic
 from ironlaw.plan import Plan
-from ironlaw.precision import GRADIENT, INPUT, INPUT_GRADIENT, OUTPUT, PRECISIONS, WEIGHT, WEIGHT_GRADIENT
+from ironlaw.precision import GRADIENT, INPUT, INPUT_GRADIENT, OUTPUT, PRECISIONS, SHARED, WEIGHT, WEIGHT_GRADIENT
 from ironlaw.terms import Term
 
 Products = dict[str, tuple[Any, Any, Any]]
@@ -44,10 +45,22 @@ def wide_job(job: Job) -> Job:
 
 @lru_cache(256)
 def job_of_experts(job: Job) -> Job:
-    """The job for the products of routed experts: in their own precision where they have one. Their weights are gathered as others are."""
+    """The job for the products of routed experts: in their own precision where they have one; its weights are gathered wide."""
     if not job.expert_precision or job.expert_precision == job.precision.name:
         return job
     return job.replace(precision=job.expert_formats, fp8_param_gather=False)
+
+
+def job_of_shared(job: Job) -> Job:
+    """The job for shared experts, which a recipe may keep wide."""
+    return wide_job(job) if SHARED in job.model.wide_parts else job
+
+
+def narrow_shapes(job: Job, shapes: Products) -> Products:
+    """The products of a layer whose operands are cast: without shared experts where these stay wide."""
+    if job_of_shared(job) is job:
+        return shapes
+    return {name: mnk for name, mnk in shapes.items() if name not in SHARED_EXPERTS}
 
 
 def scale_reads(job: Job) -> float:
@@ -156,6 +169,7 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
     moved: Any = 0.0
     rotated: Any = 0.0
     weights: Any = 0.0
+    shapes = narrow_shapes(job, shapes)
     for name, (m, n, k) in shapes.items():
         split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
         fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients, memory_bound
+from ironlaw.estimate.layer import adapters, casts, experts, frozen_weights, gradients, memory_bound
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.products import LAST_PRODUCTS, mlp_shapes, product_key
@@ -30,7 +30,7 @@ class Operators(NamedTuple):
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
-    terms = mixer_forward(cluster, job, plan, s, kind.mixer) + _forward(cluster, job, mlp_shapes(job, s, kind))
+    terms = mixer_forward(cluster, job, plan, s, kind.mixer) + _forward(cluster, job_of_mlp(job, kind), mlp_shapes(job, s, kind))
     terms += adapters.forward(cluster, job, plan, s, kind)
     terms += frozen_weights.dequantised(cluster, job, plan, s, kind)
     return terms + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
@@ -38,10 +38,15 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, backward: the input gradient is (m, n) by (n, k), the weight gradient (k, m) by (m, n)."""
-    terms = mixer_backward(cluster, job, plan, s, kind.mixer) + _backward(cluster, job, mlp_shapes(job, s, kind))
+    terms = mixer_backward(cluster, job, plan, s, kind.mixer) + _backward(cluster, job_of_mlp(job, kind), mlp_shapes(job, s, kind))
     terms += adapters.backward(cluster, job, plan, s, kind)
     terms += frozen_weights.dequantised(cluster, job, plan, s, kind) + frozen_weights.transposed(cluster, job, plan, s, kind)
     return terms + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
+
+
+def job_of_mlp(job: Job, kind: Kind) -> Job:
+    """The job for a layer's MLP outside its routed experts: shared experts may stay wide."""
+    return casts.job_of_shared(job) if kind.routed else job
 
 
 @once_for_sizes
