@@ -7,59 +7,7 @@ from typing import Any
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework, Objective
 from ironlaw.frozen import Frozen
-
-
-class Precision(Frozen):
-    """A precision: the formats in which parameters, activations and GEMM operands are stored, computed and moved.
-
-    ``gemm`` names the linear layers' calibration constants and ``peak`` their roof; attention and the output projection stay in
-    ``wide``. ``operand_bytes`` counts a GEMM operand with its scales. Where a format is ``narrow`` its operands are cast from
-    ``wide``: ``weight_bytes`` is a cast weight in one orientation, ``scale_reads`` how often a tensor is read to find its scales
-    before it is cast, and ``one_scale`` says that a tensor has one, so that both orientations hold the same numbers.
-    The framework record says what it stores and sends in the narrow format.
-    """
-
-    name: str
-    gemm: str
-    peak: str
-    wide: str
-    parameter_bytes: float
-    activation_bytes: float
-    operand_bytes: float
-    master_weights: bool
-    narrow: bool = False
-    weight_bytes: float = 0.0
-    scale_reads: float = 0.0
-    one_scale: bool = False
-
-
-def _wide(name: str, size: float, master: bool) -> Precision:
-    return Precision(name, name, name, name, size, size, size, master)
-
-
-def _narrow_precision(
-    name: str, gemm: str, peak: str, operand: float, weight: float, scale_reads: float = 0.0, one_scale: bool = False
-) -> Precision:
-    """A precision with linear layers in eight or four bits over a bf16 model."""
-    return Precision(name, gemm, peak, "bf16", 2.0, 2.0, operand, True, True, weight, scale_reads, one_scale)
-
-
-PRECISIONS = {
-    p.name: p
-    for p in (
-        _wide("fp32", 4.0, master=False),
-        _wide("tf32", 4.0, master=False),
-        _wide("fp16", 2.0, master=True),
-        _wide("bf16", 2.0, master=True),
-        # Transformer Engine's recipes: a scale of the whole tensor needs its largest element first, that of a block comes with the cast;
-        # weights by block have a scale for 128 x 128
-        _narrow_precision("fp8", "fp8", "fp8", 1.0, 1.0, scale_reads=1.0, one_scale=True),
-        _narrow_precision("fp8-row", "fp8", "fp8", 1.0, 1.0),
-        _narrow_precision("fp8-block", "fp8-block", "fp8", 1.0 + 4.0 / 128.0, 1.0 + 4.0 / 128.0**2),
-        _narrow_precision("mxfp8", "mxfp8", "fp8", 1.0 + 1.0 / 32.0, 1.0 + 1.0 / 32.0),
-        _narrow_precision("nvfp4", "nvfp4", "nvfp4", 0.5 + 1.0 / 16.0, 0.5 + 1.0 / 16.0, scale_reads=1.0),
-    )
-}
+from ironlaw.precision import Precision
 
 
 class Documents(Frozen):
@@ -85,6 +33,7 @@ class Job(Frozen):
     expert_load: Any  # the loads of experts (estimate/layer/uneven.ExpertLoad); None: expert_imbalance says how uneven they are
     moe_dispatcher: str  # alltoall | deepep | hybridep: the last two send a row once to each domain
     expert_precision: str  # of the products of routed experts; "": precision
+    expert_formats: Precision  # the precision of that name
     dispatch_precision: str  # wide | fp8 (rows and their gradients) | fp8-forward: format of rows sent to experts
     capacity_factor: float  # rows an expert is padded or cut to, over the mean; 0: dropless
     layers_per_stage: tuple[int, ...]

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import ironlaw
-from ironlaw import job as job_module
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
 from ironlaw.estimate import wires
@@ -16,6 +15,7 @@ from ironlaw.estimate.layer.counts import matmul_parameters, stage_common, stage
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network import sharding
 from ironlaw.terms import BOUNDS
+from made_recipes import recipe_with_wide_products
 
 MODELS, DEVICES = load.names("models"), load.names("accelerators")
 SQUARE = ("flash attention", "attention batched gemms", "state scan")  # FLOPs that grow with the sequence, or a scan's
@@ -75,13 +75,10 @@ def test_a_plan_neither_makes_nor_loses_flops_or_states(model):
 
 
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v2-lite", "qwen-3-next-80b-a3b", "nemotron-h-8b", "gpt-oss-20b"])
-def test_fp8_at_bf16_rates_is_bf16_in_every_architecture(model, monkeypatch):
-    wide = job_module.PRECISIONS["bf16"]
-    alike = job_module.PRECISIONS["fp8"].replace(gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
-    monkeypatch.setitem(job_module.PRECISIONS, "fp8", alike)
+def test_a_recipe_with_wide_products_is_bf16_in_every_architecture(model, tmp_path):
     mesh = {"on": "h100-sxm", "gpus": 32, "pp": 2, "tp": 2, "zero": 1, "vpp": 1, "global_batch_size": 64, "micro_batch_size": 1}
-    mesh |= {"seq_len": 4096, "recompute": "none", "framework": "megatron"}
-    made = [ironlaw.estimate(model, **mesh, precision=precision) for precision in ("bf16", "fp8")]
+    mesh |= {"seq_len": 4096, "recompute": "none", "framework": "megatron", "catalog": str(recipe_with_wide_products(tmp_path))}
+    made = [ironlaw.estimate(model, **mesh, precision=precision) for precision in ("bf16", "alike")]
     assert made[0].step_seconds[0] == made[1].step_seconds[0]
     assert made[0].device_bytes[0] == made[1].device_bytes[0]
 

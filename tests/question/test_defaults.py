@@ -10,8 +10,9 @@ from pathlib import Path
 
 import ironlaw
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import Job
 from ironlaw.law.states import OPTIMIZERS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 
 SPACE = Path(ironlaw.__file__).parent / "estimate" / "planner" / "spaces" / "default.toml"

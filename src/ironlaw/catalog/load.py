@@ -39,6 +39,7 @@ SINGULAR = {
     "failures": "failure log",
     "lengths": "distribution of lengths",
     "frameworks": "framework",
+    "precisions": "precision",
     "calibration": "calibration record",
     "systems": "systems record",
     "bands": "bands record",

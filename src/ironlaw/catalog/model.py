@@ -129,6 +129,7 @@ class Model(Record):
     layer_groups: tuple[LayerGroup, ...] = list_of(LayerGroup)  # groups of layers that differ; the counts add up to all layers
     wide_layers_at_start: int = 0  # layers left wide by a narrow precision; set by --bf16-layers-at-start, not by a record
     wide_layers_at_end: int = 0  # set by --bf16-layers-at-end
+    wide_parts: tuple[str, ...] = ()  # parts left wide by a narrow precision: shared experts | further-token layers; set by its recipe
     frozen_layers: int = 0  # first layers that a job does not train; set by --frozen-layers, not by a record
     # layers for multi-token prediction
     num_nextn_predict_layers: int = 0

@@ -7,8 +7,8 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 from __future__ import annotations
 
 from ironlaw.catalog.model import Model, Record
-from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, table_of
-from ironlaw.catalog.sourced import Sourced
+from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, table_of
+from ironlaw.catalog.sourced import Source, Sourced
 
 
 class Accelerator(Record):
@@ -177,6 +177,66 @@ class FailureLog(Record):
     checkpoint_time: Sourced | None = quantity("s", required=False)
     checkpoint_interval: Sourced | None = quantity("s", required=False)
     checkpoint_share: Sourced | None = quantity("1", required=False)  # share of the run spent on checkpoints
+
+
+class Product(Schema):
+    """One of the three matrix products of a linear layer: output, data gradient (of the input) or weight gradient."""
+
+    operands: str  # formats of the two operands
+    peak: str  # the accelerator's peak that is its roof
+    gemm: str  # the calibration's constants for it
+    narrow: bool = False  # its operands are cast from the wide precision
+    source: Source
+
+
+class Operand(Schema):
+    """A narrow tensor: elements of ``bits``, and a scale of ``scale_bits`` for each block of ``rows`` by ``columns`` elements."""
+
+    element: str  # E4M3 | E5M2 | E2M1
+    bits: int
+    scale: str = ""
+    scale_bits: int = 0
+    rows: int = 1
+    columns: int = 0  # 0: the scale is one of a row or of the tensor, and takes no room beside the elements
+    stored_rows: int = 0  # rows of a block for which a scale is stored, where fewer than the block has; 0: as rows
+    source: Source
+
+
+class Recipe(Record):
+    """A precision as a recipe: the formats of a linear layer's products, what is cast and kept for them, and what stays wide.
+
+    ``rotated`` names operands that a random Hadamard transform is applied to before the cast, as "input of weight_gradient";
+    ``rotated_back`` names the gradients that are transformed back after their product.
+    """
+
+    like: str = ""  # the recipe whose record has what this one does not say
+    known_as: str = ""  # the name under which frameworks' records have facts about it; "": its own
+    wide: str = ""  # the precision of all that is not narrow; "": this one
+    exactness: str  # what is known of the loss against wider training
+    stays_wide: tuple[str, ...] = ()  # parts of a model that are never narrow
+    wide_parts: tuple[str, ...] = ()  # parts that could be narrow and are not: shared experts | further-token layers
+    master_weights: bool
+    parameter_bytes: Sourced = quantity("B")  # a weight as it is stored outside its cast copies
+    activation_bytes: Sourced = quantity("B")  # an activation outside narrow operands, a gradient between layers
+    forward: Product = record_of(Product)
+    data_gradient: Product | None = optional_record(Product)  # absent: as forward
+    weight_gradient: Product | None = optional_record(Product)  # absent: as forward
+    input: Operand | None = optional_record(Operand)
+    weight: Operand | None = optional_record(Operand)
+    gradient: Operand | None = optional_record(Operand)
+    one_scale: bool = False  # a tensor has one scale, so that both orientations hold the same numbers
+    scaling: str = ""  # of recipes with one scale: current | delayed; "": the framework's
+    scale_reads: Sourced | None = quantity("1", required=False)  # reads of a tensor to find its scales before the cast; absent: 0
+    wide_at_start: Sourced | None = quantity("1", required=False)  # share of the layers kept wide at the start; absent: 0
+    wide_at_end: Sourced | None = quantity("1", required=False)  # the same at the end
+    hadamard: Sourced | None = quantity("1", required=False)  # elements of a random Hadamard transform; absent: no transforms
+    hadamard_reads: Sourced | None = quantity("1", required=False)  # further reads of a tensor that is cast transformed and otherwise
+    rotated: tuple[str, ...] = ()
+    rotated_back: tuple[str, ...] = ()
+    mask_bits: Sourced | None = quantity("1", required=False)  # kept beside each element of a saved input, in bits; absent: 0
+    stochastic: tuple[str, ...] = ()  # tensors that are rounded at random
+    random_bits: Sourced | None = quantity("1", required=False)  # random bits made for an element that is rounded so; absent: 0
+    rounded_weights: bool = False  # products are wide, of weights rounded to the narrow format
 
 
 class Framework(Record):
@@ -426,6 +486,7 @@ KINDS: dict[str, type] = {
     "failures": FailureLog,
     "lengths": Lengths,
     "frameworks": Framework,
+    "precisions": Recipe,
     "calibration": Calibration,
     "systems": Systems,
     "objectives": Objective,

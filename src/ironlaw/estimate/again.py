@@ -31,7 +31,8 @@ _OPEN = Asked()
 _OF_JOB = tuple(name for name in Job.fields if name in SCALARS - {"model", "framework", "precision"})
 # a Job has them in another form than a question
 _DECIDED = ("expert_load", "lora_targets", "fp8_scaling", "fp8_param_gather", "mtp_stage", "objective", "teacher")
-_BY_OPTIONS = ("scores", "frozen_layers", "wide_layers_at_start", "wide_layers_at_end")  # fields of a model that options set
+# fields of a model that options set
+_BY_OPTIONS = ("scores", "frozen_layers", "wide_layers_at_start", "wide_layers_at_end", "wide_parts")
 
 
 def asked_data(group: Group, at: int) -> dict[str, Any]:
@@ -105,6 +106,7 @@ def records_data(group: Group) -> dict[str, dict[str, Any]]:
         "nodes": (cluster.node,),
         "fabrics": (cluster.fabric,),
         "frameworks": (job.framework,),
+        "precisions": dict.fromkeys((job.precision, job.expert_formats)),
         "calibration": (cluster.calibration, cluster.scale_up, cluster.scale_out),
         "systems": (cluster.systems,),
         "bands": (load.record("bands", "default", group.folders),),

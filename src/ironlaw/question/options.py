@@ -43,6 +43,11 @@ def text(value: Any, flag: str) -> str:
     return value.strip()
 
 
+def precision(value: Any, flag: str) -> str:
+    """Read the name of a precision: one that ships, or one of the user's catalogue, which is looked up with the question's records."""
+    return text(value, flag).lower().replace("_", "-")
+
+
 def model(value: Any, flag: str) -> Any:
     """Read a model: a name, a path, ``field=value,...`` dimensions, or a table of them."""
     if isinstance(value, Mapping):
@@ -342,11 +347,9 @@ OPTIONS: dict[str, Option] = {
     ),
     # --- precision and optimizer
     "precision": Option(
-        one_of(defaults.PRECISIONS),
-        f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}",
-        "NAME",
+        precision, f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}", "NAME"
     ),
-    "expert_precision": Option(one_of(defaults.PRECISIONS), "format of the routed experts' products (default: --precision)", "NAME"),
+    "expert_precision": Option(precision, "format of the routed experts' products (default: --precision)", "NAME"),
     "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed (default: the framework's)", "HOW"),
     "fp8_param_gather": Option(
         switch, "store and all-gather fp8 or fp4 weights as fp8 or fp4 (default: off; torchtitan in fp8: on)", "on|off"

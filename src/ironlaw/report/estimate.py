@@ -29,7 +29,7 @@ from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
-from ironlaw.job import PRECISIONS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.documents import document_lines
 from ironlaw.report.nearest import nearest_lines

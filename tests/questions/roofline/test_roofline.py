@@ -13,8 +13,8 @@ from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import estimate
-from ironlaw.job import PRECISIONS
 from ironlaw.law import activations, flops, kernels, states
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.questions.roofline import options, roofline
 from ironlaw.questions.roofline.model_step import list_operators

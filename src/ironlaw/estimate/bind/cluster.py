@@ -9,13 +9,14 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.placement import tray_of
-from ironlaw.job import PRECISIONS
 from ironlaw.law import fabrics, kernels
+from ironlaw.precision import Precision, precision_of
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
+NEAREST = 6  # devices that a refusal names
 CLUSTER_OPTIONS = (
     "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "network_share", "oversubscription", "pod_size",
     "rail_optimised", "power_cap", "precision", "offload",
@@ -26,6 +27,37 @@ def bind_precision(on: str, folders: tuple[str, ...]) -> str:
     """The default precision: bf16, or fp16 on a device without it."""
     accelerator = load.record("accelerators", on, folders)
     return "bf16" if "bf16" in accelerator.peak or "fp16" not in accelerator.peak else "fp16"
+
+
+def find_precision(option: str, name: str, folders: tuple[str, ...]) -> Precision:
+    """The precision that an option names, a shipped one or the user's."""
+    try:
+        return precision_of(name, folders)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"--{option}", name, load.names("precisions", folders), more="ironlaw catalog list precisions") from error
+
+
+def can_run(precision: Precision, accelerator: Accelerator, calibration: Calibration) -> bool:
+    """True where a device has a rate, and its calibration constants, for every product of a precision."""
+    products = precision.products.values()
+    peaks = {product.peak for product in products} | {precision.wide}
+    return peaks <= set(accelerator.peak) and {product.gemm for product in products} <= set(calibration.gemm)
+
+
+def _refuse_unknown_rate(
+    option: str, precision: Precision, accelerator: Accelerator, calibration: Calibration, folders: tuple[str, ...]
+) -> None:
+    """Refuse a precision that the device cannot multiply; say which it can, and which other devices can multiply this one."""
+    if can_run(precision, accelerator, calibration):
+        return
+    usable = [name for name in load.names("precisions", folders) if can_run(precision_of(name, folders), accelerator, calibration)]
+    others = [load.record("accelerators", name, folders) for name in load.names("accelerators", folders)]
+    able = [o for o in others if can_run(precision, o, load.record("calibration", o.calibration, folders))]
+    near = sorted(able, key=lambda other: (other.vendor != accelerator.vendor, other.name))[:NEAREST]
+    elsewhere = f"; {precision.name} runs on {', '.join(other.name for other in near)}" if near else ""
+    raise UnsupportedError(
+        f"--{option} {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}{elsewhere}"
+    )
 
 
 def cluster_of(values: Mapping[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
@@ -58,10 +90,8 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     if asked.power_cap is not None:
         accelerator, clock = capped(accelerator, asked.power_cap, clock, systems, assumptions)
     for option, name in (("precision", asked.precision or bind_precision(asked.on, folders)), ("expert-precision", asked.expert_precision)):
-        formats = PRECISIONS.get(name)  # None: the option is not given
-        if formats and not ({formats.peak, formats.wide} <= set(accelerator.peak) and formats.gemm in calibration.gemm):
-            usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
-            raise UnsupportedError(f"--{option} {name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
+        if name:
+            _refuse_unknown_rate(option, find_precision(option, name, folders), accelerator, calibration, folders)
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
         _given_share(node, asked), clock, asked.network_share, *pods_of(node, fabric, asked, assumptions), asked.margin,

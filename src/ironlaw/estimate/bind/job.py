@@ -12,11 +12,13 @@ from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
-from ironlaw.job import PRECISIONS, Documents, Job, Precision
+from ironlaw.job import Documents, Job
+from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
 
+Formats = tuple[Precision, Precision]  # of linear layers, and of the products of routed experts
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
@@ -25,13 +27,13 @@ def bind_job(
     model: Model,
     framework: Framework,
     cluster: Cluster,
-    precision: str,
+    formats: Formats,
     assumptions: Assumptions,
     objective: tuple[Objective | None, Model | None] = (None, None),
     documents: Documents | None = None,
 ) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
-    formats = PRECISIONS[precision]
+    formats, of_experts = formats
     flash = _decide_flash(asked, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
@@ -45,6 +47,8 @@ def bind_job(
         "model": model,
         "framework": framework,
         "precision": formats,
+        "expert_precision": "" if of_experts is formats else of_experts.name,
+        "expert_formats": of_experts,
         "flash": flash,
         "objective": objective[0],
         "teacher": objective[1],
@@ -111,16 +115,18 @@ def _bind_wide(asked: Asked, framework: Framework, precision: Precision) -> tupl
 
 def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
     """How a narrow precision finds the scales of its tensors, and whether weights are kept and gathered narrow."""
-    scaling = asked.fp8_scaling or framework.fp8_scaling
+    scaling = asked.fp8_scaling or precision.scaling or framework.fp8_scaling
+    if precision.scaling and scaling != precision.scaling:
+        raise QuestionError(f"--fp8-scaling {scaling}: --precision {precision.name} has {precision.scaling} scales; give fp8")
     if not precision.one_scale:
         if asked.fp8_scaling is not None:
             raise QuestionError(
                 f"--fp8-scaling {scaling}: needs --precision fp8, which has one scale for a tensor; {precision.name} has many"
             )
-    elif asked.fp8_scaling is None:
+    elif asked.fp8_scaling is None and not precision.scaling:
         assume(assumptions, "fp8_scaling", scaling, "default")
-    gathers = precision.name in framework.param_gather
-    gather = precision.name in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
+    gathers = precision.known_as in framework.param_gather
+    gather = precision.known_as in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
     if gather and not gathers:
         usable = ", ".join(framework.param_gather) or "none"
         raise UnsupportedError(
@@ -128,6 +134,6 @@ def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assum
         )
     if asked.fp8_param_gather is None:
         assume(assumptions, "fp8_param_gather", "on" if gather else "off", "default")
-    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end):
+    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end or precision.wide_at_start or precision.wide_at_end):
         assume(assumptions, "layers in bf16", "0", "default")
     return scaling, gather

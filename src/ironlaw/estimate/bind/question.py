@@ -10,7 +10,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision
 from ironlaw.estimate.bind.documents import bind_documents
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
@@ -18,7 +18,8 @@ from ironlaw.estimate.bind.objective import bind_objective, check_teacher, score
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import Job
+from ironlaw.precision import OUTPUT, PRECISIONS, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
@@ -81,10 +82,12 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, "precision", precision, "default")
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
+    formats = find_precision("precision", precision, folders)
+    of_experts = find_precision("expert-precision", asked.expert_precision, folders) if asked.expert_precision else formats
     objective = bind_objective(asked, folders, notes)
-    model = scored(trained_model(asked, record, precision), objective[0])
+    model = scored(trained_model(asked, record, formats, notes), objective[0])
     check_teacher(objective[1], model)
-    _check_options(asked, model, precision)
+    _check_options(asked, model, of_experts)
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
@@ -94,7 +97,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
         stack = load.record("frameworks", framework, folders)
-        return bind_job(asked, model, stack, cluster, precision, decided, objective, documents), decided
+        return bind_job(asked, model, stack, cluster, (formats, of_experts), decided, objective, documents), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None
@@ -112,7 +115,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
 
         correction = read_correction(asked.correction)
     return Bound(
-        asked=asked.replace(precision=precision),
+        asked=asked.replace(precision=formats.name),
         model=model,
         left_out=left_out,
         cluster=cluster,
@@ -136,7 +139,7 @@ def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ..
         bind_price(asked.price, cluster, folders, [])
 
 
-def _check_options(asked: Asked, model: Model, precision: str) -> None:
+def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:
     """Refuse options that the schedule, the model or the precision cannot have."""
     chunks = next((row.vpp for row in asked.rows if row.vpp not in (None, 1.0)), None)
     if chunks is not None and one_chunk(asked.schedule):
@@ -157,9 +160,9 @@ def _check_options(asked: Asked, model: Model, precision: str) -> None:
             raise QuestionError(f"--dispatch-precision {how}: {model.name} has no experts to send rows to")
         if all(row.ep == 1.0 for row in asked.rows):
             raise QuestionError(f"--dispatch-precision {how}: with ep 1 no row is sent to another rank")
-        if not PRECISIONS[asked.expert_precision or precision].narrow:
-            narrow = ", ".join(name for name, p in PRECISIONS.items() if p.narrow)
-            raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {precision}")
+        if not of_experts.product(OUTPUT).narrow:
+            narrow = ", ".join(name for name, p in PRECISIONS.items() if p.product(OUTPUT).narrow)
+            raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {of_experts.name}")
 
 
 def framework_of(bound: Bound, row: Row) -> str:

@@ -17,9 +17,10 @@ from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind, sized
 from ironlaw.estimate.layer.products import linear_shapes, product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, elementwise, gemm
+from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise, gemm
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term
 
 Products = dict[str, tuple[Any, Any, Any]]

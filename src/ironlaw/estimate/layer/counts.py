@@ -13,6 +13,7 @@ from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of, sized
 from ironlaw.estimate.layer.sizes import core_head_dim
 from ironlaw.estimate.pipeline.stages import Stage, once_for_stage
 from ironlaw.law import parameters, residuals
+from ironlaw.precision import SHARED
 
 
 def norm_parameters(model: Model) -> Any:
@@ -285,7 +286,8 @@ def linear_parameters(model: Model, kind: Kind) -> Any:
     if kind.wide:
         return 0.0
     model = sized(model, kind)
-    count = kind.mixer.matmul(model) + (2.0 + float(model.gated_mlp)) * model.hidden_size * common_width(model, kind)
+    width = 0 if kind.routed and SHARED in model.wide_parts else common_width(model, kind)
+    count = kind.mixer.matmul(model) + (2.0 + float(model.gated_mlp)) * model.hidden_size * width
     count = count + (latent_projections(model) if kind.routed else 0.0)
     return count + (2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0)
 

@@ -17,20 +17,11 @@ from ironlaw.estimate.layer.casts import job_of_experts
 from ironlaw.estimate.layer.counts import expert_width, visited
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.products import product_key
-from ironlaw.estimate.layer.sizes import (
-    INPUT_GRADIENT,
-    OUTPUT,
-    WEIGHT_GRADIENT,
-    Operator,
-    Shapes,
-    elementwise,
-    gemm,
-    kernel,
-    once_for_sizes,
-)
+from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise, gemm, kernel, once_for_sizes
 from ironlaw.job import Job
 from ironlaw.law import experts, flops
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, total
 
 TILE = 128.0  # rows of the tiles of grouped GEMM kernels where the framework record has none
@@ -67,11 +58,13 @@ def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, 
 def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, key: Operator) -> Term:
     """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
     p, wgrad = job_of_experts(job).precision, key.computes == WEIGHT_GRADIENT
+    product = p.product(key.computes)
+    operand = p.operand_bytes if product.narrow else p.activation_bytes
     local = uneven.held_experts(job, plan)
-    weights = local * n * k * (gradients.written(job) if wgrad else p.operand_bytes)
-    moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
+    weights = local * n * k * (gradients.written(job) if wgrad else operand)
+    moved = weights + m * k * operand + m * n * (operand if wgrad else p.activation_bytes)
     flop = flops.gemm(computed_rows(job, plan, m, local), n, k)
-    return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local), key=key)
+    return kernel(cluster, name, flop, moved, product.peak, cluster.experts(product.gemm), launches=product_launches(job, local), key=key)
 
 
 def computed_rows(job: Job, plan: Plan, m: Any, local: Any) -> Any:
@@ -174,9 +167,9 @@ def launches_of_product(job: Job) -> float:
 
     A mean over the three products of training. Where the record says nothing both operands are cast at every use.
     """
-    if not job.precision.narrow:
+    if not any(product.narrow for product in job.precision.products.values()):
         return 1.0
-    stated = job.framework.expert_launches.get(job.precision.name)
+    stated = job.framework.expert_launches.get(job.precision.known_as)
     return 3.0 if stated is None else stated.value
 
 
@@ -195,18 +188,24 @@ def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bo
     job = job_of_experts(job)
     if not job.precision.narrow:
         return []
-    m, sent, hidden = rows(job, plan, s), dispatches_fp8(job, backward), float(expert_width(job.model))
+    p, m, sent, hidden = job.precision, rows(job, plan, s), dispatches_fp8(job, backward), float(expert_width(job.model))
     w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
-    ready = sent and job.precision.name == "fp8-block" and casts.keeps_inputs(job)
-    moved = casts.activation_cast_bytes(cluster, job, m, w if backward else inner, 1.0, backward)
+    ready = sent and p.known_as == "fp8-block" and casts.keeps_inputs(job)
+    first = w if backward else inner
+    moved = casts.activation_cast_bytes(cluster, job, m, first, 1.0, backward)
     moved = moved + casts.activation_cast_bytes(cluster, job, m, hidden, 1.0, backward, fused=ready)
-    if backward and not casts.keeps_inputs(job) and not job.lora_rank:
+    if backward and not casts.keeps_inputs(job) and not job.lora_rank and p.product(WEIGHT_GRADIENT).narrow:
         moved = moved + casts.cast_bytes(job, m * (hidden + inner), 1.0)
-    terms = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)), key=_CAST)]
+    weights = uneven.held_experts(job, plan) * hidden * (w + inner)
+    if backward and not job.lora_rank:
+        moved = moved + casts.turned_back_bytes(job, m * (hidden + inner), weights)
+    terms = []
+    if any(product.narrow for product in p.products.values()):
+        rotated = casts.rotated_elements(job, m * (hidden + first), m * (hidden + inner), backward)
+        terms = [casts.cast_kernels(cluster, job, "experts' casts", moved, rotated, 2.0 * casts.kernels_of_cast(job), _CAST)]
     if sent:
         elements = s.tokens / plan.tp * hidden
-        terms.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * elements))
-    weights = uneven.held_experts(job, plan) * hidden * (w + inner)
+        terms.append(elementwise(cluster, "casts before dispatch", (p.activation_bytes + FP8_BYTES) * elements))
     return terms + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward, _CAST)
 
 

@@ -11,8 +11,9 @@ from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import linear_shapes
 from ironlaw.estimate.layer.sizes import Shapes, elementwise
-from ironlaw.job import Job, Precision
+from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import Precision
 from ironlaw.terms import Term
 
 # bytes of a weight with its scales: fp8 has one a tensor; nf4 one byte for 64 weights and four for 256 of those bytes

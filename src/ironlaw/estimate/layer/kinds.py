@@ -19,6 +19,7 @@ from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import FURTHER
 
 
 class Kind(Frozen):
@@ -65,7 +66,8 @@ def kinds(model: Model) -> tuple[Kind, ...]:
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
         mixer = next((kind.mixer for kind in listed if kind.mixer.attends), MIXERS["attention"])
-        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end", mixer=mixer))
+        wide = FURTHER in model.wide_parts
+        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end", mixer=mixer, wide=wide))
     return tuple(k for k in listed if k.count > 0)
 
 

@@ -17,17 +17,15 @@ from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.frozen import Frozen
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import Job
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Plan
+from ironlaw.precision import PRECISIONS
 from ironlaw.terms import BOUNDS, Term, leaf, plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
-
-
-OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT = "output", "input gradient", "weight gradient"  # what a matrix product computes
 
 
 class Operator(NamedTuple):
@@ -177,9 +175,10 @@ def gemm(
     that the stack computes this product in whatever the precision; a device that lacks it uses the wide one.
     """
     p = PRECISIONS[stated] if stated in cluster.accelerator.peak else job.precision
-    operand = p.activation_bytes if wide else p.operand_bytes
+    product = p.product("" if key is None else key.computes)
+    operand = p.operand_bytes if product.narrow and not wide else p.activation_bytes
     moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes if result is None else result)
-    peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
+    peak, constants = (p.wide, p.wide) if wide else (product.peak, product.gemm)
     return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants), key=key)
 
 
@@ -207,6 +206,29 @@ def elementwise(
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=sustain(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        launch=constants.launch.value * kernels_run,
+    )
+
+
+def transformed(
+    cluster: Cluster, name: str, moved: Any, flop: Any, peak: str, kernels_run: float, key: Hashable = None, times: Any = None
+) -> Term:
+    """The term of memory-bound kernels that also multiply ``flop`` FLOPs by small matrices, at the rate of wide products."""
+    constants, gemms = cluster.elementwise, cluster.gemm(peak)
+    fraction = sustain(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained)
+    return leaf(
+        name,
+        kernels.transformed_time,
+        "s",
+        "hbm",
+        times,
+        key,
+        transform_flop=flop,
+        traffic=moved,
+        peak=cluster.accelerator.peak[peak],
+        bandwidth=cluster.accelerator.hbm_bandwidth,
+        efficiency=sustained(cluster, gemms.efficiency),
+        bandwidth_fraction=fraction,
         launch=constants.launch.value * kernels_run,
     )
 

@@ -124,7 +124,7 @@ def cast_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     if not casts.keeps_cast_copies(job):
         return []
     rows: Any = kind.mixer.kept_wide(job, s)
-    if kind.routed and job.model.shared_expert_intermediate_size:
+    if kind.routed and job.model.shared_expert_intermediate_size and casts.job_of_shared(job) is job:
         rows = rows + s.hidden * s.sequence_tokens
     return [elements("cast copies beside wide tensors", 1.0, rows, job.precision.operand_bytes)]
 
@@ -143,7 +143,7 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
         return []
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
-    rows, share = experts.rows(job, plan, s), input_share(job, kind, "experts")
+    rows, share = experts.rows(job, plan, s), input_share(casts.job_of_experts(job), kind, "experts")
     # after the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
     scaled = mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
     if not model.gated_mlp:
@@ -155,7 +155,8 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
     if model.moe_latent_size:  # before rows are sent to experts, and after they come back
         terms.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
-        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
+        shared = mlp_tensors(job, cheap_kept, input_share(casts.job_of_shared(job), kind, "fc2"))
+        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp, shared))
     return terms
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import uneven
-from ironlaw.estimate.layer.casts import cast_copy_bytes, keeps_weights
+from ironlaw.estimate.layer.casts import cast_copy_bytes, job_of_experts, keeps_weights
 from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.trained import stage_trained
@@ -42,8 +42,9 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     replicated = stage_replicated(job.model, stage)
     linear, experts, down = stage_linear(job.model, stage)
     wide = (stage_common(job.model, stage), stage_routed(job.model, stage), replicated)
+    of_experts = job_of_experts(job)
     if keeps_weights(job) and job.fp8_param_gather:
-        wide = (wide[0] - linear, wide[1] - experts, replicated - down)
+        wide = (wide[0] - linear, wide[1] - (experts if of_experts is job else 0.0), replicated - down)
     trained = (*stage_trained(job, stage), 0.0 if job.lora_rank else replicated)
     sets = (*(job.lora_sets * count for count in trained[:2]), trained[2]) if job.lora_rank else trained
     state = partial(_sharded_state, job, plan, stage)
@@ -52,7 +53,13 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     else:
         weights = [
             state("weights", stored, 3.0, wide),
-            state("low-precision copies of weights", cast_copy_bytes(job, cluster), 3.0, (linear, experts, down)),
+            state(
+                "low-precision copies of weights",
+                cast_copy_bytes(job, cluster),
+                3.0,
+                (linear, experts, down),
+                of_experts=cast_copy_bytes(of_experts, cluster),
+            ),
         ]
     if job.lora_rank:
         weights.append(state("weights of adapters", adapter, 3.0, sets))
@@ -74,9 +81,17 @@ def whole_gradients(job: Job, plan: Plan) -> Any:
 
 
 def _sharded_state(
-    job: Job, plan: Plan, stage: Stage, name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any], times: Any = None
+    job: Job,
+    plan: Plan,
+    stage: Stage,
+    name: str,
+    size: Any,
+    from_stage: float,
+    counts: tuple[Any, Any, Any],
+    times: Any = None,
+    of_experts: Any = None,
 ) -> Term:
-    """A state of ``size`` bytes a parameter on one rank, sharded from ZeRO stage ``from_stage`` on.
+    """A state of ``size`` bytes a parameter on one rank, sharded from ZeRO stage ``from_stage`` on; ``of_experts`` in experts, if other.
 
     ``counts`` are parameters outside the experts, in the experts, and of the former those that tensor parallelism does not split. The
     two ranks that run a pipeline stage share its optimizer states.
@@ -93,6 +108,7 @@ def _sharded_state(
         return common
     shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
     parameters = copies * routed_count / plan.expert_ways * uneven.copies(job, plan)
+    size = size if of_experts is None else of_experts
     inside = leaf(f"{name}, experts", states.state, "B", times=times, parameters=parameters, bytes_per_parameter=size, shards=shards)
     return total(name, [common, inside])
 

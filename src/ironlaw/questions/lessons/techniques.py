@@ -10,10 +10,10 @@ import numpy as np
 
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.memory.total import Layers
-from ironlaw.job import PRECISIONS
 from ironlaw.law import activations
 from ironlaw.law.states import OPTIMIZERS
 from ironlaw.plan import Plan, recompute_columns
+from ironlaw.precision import PRECISIONS
 from ironlaw.questions.lessons.setting import Setting, bind_loader, order_of
 from ironlaw.terms import fold, scalar
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.memory.buffers import as_is
-from ironlaw.job import PRECISIONS
 from ironlaw.law import activations
 from ironlaw.law.states import OPTIMIZERS, state
+from ironlaw.precision import PRECISIONS
 from ironlaw.questions.answer import Column, Table
 from ironlaw.terms import Term, leaf, plain, scalar, total
 

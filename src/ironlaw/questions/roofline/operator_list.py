@@ -19,9 +19,9 @@ from ironlaw.catalog import load
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
 from ironlaw.files import is_there, read_toml
-from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, parameters, traffic
 from ironlaw.law.states import OPTIMIZERS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, masks, traffic
 from ironlaw.law.states import OPTIMIZERS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.options import duration, whole
 from ironlaw.questions.roofline.options import OPERATORS, OPTIONS
 from ironlaw.terms import Term, leaf, total

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.bind.cluster import find_precision
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.job import PRECISIONS
 from ironlaw.law import states
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf, total
@@ -51,7 +51,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """What each optimizer stores, moves and computes; with a model or a number of parameters also the memory."""
     if "model" in values and "parameters" in values:
         raise QuestionError("give MODEL or --parameters, not both")
-    precision = PRECISIONS[values.get("precision", DEFAULT)]
+    precision = find_precision("precision", values.get("precision", DEFAULT), folders)
     size = precision.parameter_bytes
     rows = [_row(name, size, precision.master_weights) for name in _usable(precision.master_weights)]
     rows += [_galore("galore", 2.0), _galore("8-bit galore", 1.0)] if size == 2.0 else []
