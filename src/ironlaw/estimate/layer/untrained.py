@@ -29,7 +29,7 @@ def reference_job(job: Job) -> Job:
     """The job of the reference or of the teacher: all of its layers frozen, no adapters, nothing beside it."""
     model = job.teacher or job.model
     model = model.replace(frozen_layers=model.num_hidden_layers, num_nextn_predict_layers=0)
-    own = {} if job.teacher is None else {"layers_per_stage": (), "frozen_weights": "", "expert_precision": ""}
+    own = {} if job.teacher is None else {"layers_per_stage": (), "frozen_weights": "", "expert_load": None}
     return job.replace(model=model, lora_rank=0.0, lora_targets=(), objective=None, teacher=None, mtp_stage=None, **own)
 
 
