@@ -9,7 +9,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Objective
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.bind.model import bind_model, plain_model
-from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.estimate.pipeline.schedules import SCHEDULES
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume
@@ -29,8 +29,8 @@ def bind_objective(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -
         raise QuestionError(f"--objective {record.name}: give the model whose logits it learns as --teacher MODEL")
     if record.name == "next-token":
         return None, None
-    if record.reference_passes and one_chunk(asked.schedule) and asked.schedule == "dualpipe":
-        raise UnsupportedError(f"--schedule dualpipe is not modelled with --objective {record.name}: use 1f1b or interleaved")
+    if record.reference_passes and asked.schedule is not None and SCHEDULES[asked.schedule].stages_per_rank > 1.0:
+        raise UnsupportedError(f"--schedule {asked.schedule} is not modelled with --objective {record.name}: use 1f1b or interleaved")
     if record.reference == "policy" and not asked.precomputed_reference:
         copy = "the frozen weights without the adapters" if asked.lora_rank else "a frozen copy of the model, sharded as the model is"
         assume(notes, "reference", f"{copy}; its forward pass runs in every step", "default")
