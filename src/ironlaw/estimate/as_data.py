@@ -391,6 +391,8 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
     data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    if job.model.wide_layers_at_start or job.model.wide_layers_at_end:
+        data["bf16_layers_at_start"], data["bf16_layers_at_end"] = job.model.wide_layers_at_start, job.model.wide_layers_at_end
     data["schedule"] = name_in_plan(job, data["vpp"])
     if job.model.num_experts:
         data["moe_dispatcher"] = job.moe_dispatcher

@@ -448,7 +448,9 @@ OPTIONS: dict[str, Option] = {
         "LIST",
     ),
     "frozen_weights": Option(
-        one_of(("fp8", "nf4", "gptq")), "format of frozen weights with LoRA: fp8, nf4, gptq (4 bits) (default: as trained weights)", "NAME"
+        one_of(("fp8", "nf4", "gptq", "mxfp4")),
+        "format of frozen weights with LoRA: fp8; nf4, gptq, mxfp4 (4 bits) (default: as trained weights)",
+        "NAME",
     ),
     "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),
     "adapter": Option(

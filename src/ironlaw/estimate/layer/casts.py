@@ -25,6 +25,7 @@ from ironlaw.plan import Plan
 from ironlaw.precision import GRADIENT, INPUT, INPUT_GRADIENT, OUTPUT, PRECISIONS, SHARED, WEIGHT, WEIGHT_GRADIENT
 from ironlaw.terms import Term
 
+CAST = Operator("cast")  # the key of kernels that cast
 Products = dict[str, tuple[Any, Any, Any]]
 GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
 BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; elsewhere a router lies between
@@ -197,8 +198,8 @@ def cast_kernels(
     """The term of kernels that cast: memory bound; with random Hadamard transforms of ``rotated`` elements, also limited by their FLOPs."""
     p = job.precision
     if not p.hadamard:
-        return elementwise(cluster, name, moved, kernels_run, key=key, times=times)
-    return transformed(cluster, name, moved, formats.hadamard_flop(rotated, p.hadamard), p.wide, kernels_run, key, times)
+        return elementwise(cluster, name, moved, kernels_run, key=key or CAST, times=times)
+    return transformed(cluster, name, moved, formats.hadamard_flop(rotated, p.hadamard), p.wide, kernels_run, key or CAST, times)
 
 
 def rotated_elements(job: Job, cast: Any, inputs: Any, backward: bool) -> Any:
@@ -268,7 +269,7 @@ def weight_casts(
         return []
     if p.rounded_weights:
         rounding = traffic.cast(weights, p.parameter_bytes, p.parameter_bytes, 0.0, 1.0)
-        return [] if backward else [elementwise(cluster, name, rounding, 1.0, key=key)]
+        return [] if backward else [elementwise(cluster, name, rounding, 1.0, key=key or CAST)]
     gathered_again = (plan.zero == 3) & (ranks > 1.0)
     if keeps_weights(job):
         if backward or not np.any(gathered_again):

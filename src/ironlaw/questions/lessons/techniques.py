@@ -328,7 +328,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         Technique(f"precision {name}", "peak", "machine", roofs, _precision(name))
         for name, roofs in (
             ("tf32", (COMPUTE,)), ("bf16", _WIDE), ("fp16", _WIDE), ("fp8", _FORMAT), ("fp8-row", _FORMAT), ("fp8-block", _FORMAT),
-            ("mxfp8", _FORMAT), ("nvfp4", _FORMAT),
+            ("mxfp8", _FORMAT), ("mxfp4", _FORMAT), ("nvfp4", _FORMAT),
         )
     ),
     Technique("flash attention", "efficiency", "machine", (HBM, COMPUTE, CAPACITY), _flash),
