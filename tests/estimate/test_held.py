@@ -36,6 +36,7 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "layers_per_stage": ["20,12", "8"],
     "first_stage_layers": ["4"], "last_stage_layers": ["6"], "mtp_stage": ["0"], "count_embedding": ["on"], "mtp_layers": ["1"],
     "cp_method": ["all-to-all", "all-gather", "all-to-all+ring"], "cp_inner": ["2"], "cp_balance": ["off"], "document_length": ["1024"],
+    "lengths": ["fixed:2048", "lognormal:median=300,sigma=1"], "packing": ["pack", "none"], "balance": ["flops"], "cp_by_length": ["off"],
     "gradient_dtype": ["bf16", "fp32"], "offload": ["optimizer", "optimizer,activations"], "offload_layers": ["4"],
     "offload_fraction": ["0.5"], "offload_overlap": ["on"],
     "lora_rank": ["16"], "lora_sets": ["4"], "lora_targets": ["attention", "q_proj,v_proj", "all"],

@@ -9,10 +9,12 @@ import numpy as np
 
 from ironlaw.estimate.documents.columns import Sequences
 from ironlaw.estimate.documents.keys import keys_seen
+from ironlaw.estimate.documents.slowest import BALANCES
 from ironlaw.estimate.layer.counts import attending_layers, attention_width
-from ironlaw.estimate.uneven import SLOWEST, slowest_of
+from ironlaw.estimate.step import step
+from ironlaw.estimate.uneven import LONGEST, SLOWEST, slowest_of, waits_of
 from ironlaw.law import flops, lengths
-from ironlaw.terms import Term, leaf, scalar
+from ironlaw.terms import Term, fold, leaf, scalar
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
@@ -56,7 +58,32 @@ def documents_data(group: Group, at: int) -> dict[str, Any]:
             "slowest_over_mean": of(slowest_over_mean(group)) if legal else None,
             "step_median": median,
             "step_95": high,
+            "step_by_balance": {name: of(step_with(group, name)) for name in BALANCES} if legal else None,
+            **context_data(group, at, legal),
         }
+    }
+
+
+def step_with(group: Group, balance: str) -> Any:
+    """The step where sequences are dealt to ranks in another way."""
+    waited, filled = (group.step.tree[key] for key in (SLOWEST, LONGEST))
+    slowest = slowest_of(group.job, group.plan, balance)
+    other = waits_of(slowest, waited.inputs["time"], filled.inputs["bubble"], waited.inputs["share"])
+    return group.step.tree.value - waited.value - filled.value + fold(other)
+
+
+def context_data(group: Group, at: int, legal: bool) -> dict[str, Any]:
+    """Where context ranks follow the documents: the share of the tokens on each number of ranks, and the step with all ranks for all."""
+    job = group.job
+    assert job.documents is not None
+    if not job.documents.cp_by_length or not legal:
+        return {}
+    plan = group.plan.take([at])
+    levels = Sequences.of(job.documents, plan).levels(plan)
+    fixed = step(job.replace(documents=job.documents.replace(cp_by_length=False)), group.cluster, plan)
+    return {
+        "tokens_by_context_ranks": {f"{level.ranks:g}": scalar(np.broadcast_to(level.share, (1,))) for level in levels},
+        "step_with_fixed_cp": scalar(fixed.tree),
     }
 
 

@@ -13,7 +13,7 @@ from ironlaw.estimate.layer.attention import FLASH_KERNELS, UNFUSED_KERNELS
 from ironlaw.job import Job
 from ironlaw.law import lengths as law
 from ironlaw.plan import Plan
-from ironlaw.terms import Term, leaf
+from ironlaw.terms import Term, leaf, total
 
 SLOWEST, LONGEST = "slowest rank", "longest micro-batch"  # keys of the terms
 _CORES = (*FLASH_KERNELS, *UNFUSED_KERNELS)
@@ -26,8 +26,12 @@ def waits(job: Job, plan: Plan, parts: Sequence[Term]) -> list[Term]:
     longest micro-batch is taken as independent of whether the rank is the slowest: the sum is a lower bound of what both add.
     """
     micro_batches, bubble = parts[:2]
-    share = attention_share(micro_batches)
-    tokens, attention = slowest_of(job, plan)
+    return waits_of(slowest_of(job, plan), micro_batches.value, bubble.value, attention_share(micro_batches))
+
+
+def waits_of(slowest: tuple[Slowest, Slowest], micro_batches: Any, bubble: Any, share: Any) -> list[Term]:
+    """The waiting beside mean micro-batches, of whose time attention takes a ``share``, and beside the bubble of equal ones."""
+    tokens, attention = slowest
     return [
         leaf(
             "waiting for the slowest rank",
@@ -35,7 +39,7 @@ def waits(job: Job, plan: Plan, parts: Sequence[Term]) -> list[Term]:
             "s",
             "data",
             key=SLOWEST,
-            time=micro_batches.value,
+            time=micro_batches,
             share=share,
             slowest_tokens=tokens.expected,
             slowest_attention=attention.expected,
@@ -46,7 +50,7 @@ def waits(job: Job, plan: Plan, parts: Sequence[Term]) -> list[Term]:
             "s",
             "pipeline",
             key=LONGEST,
-            bubble=bubble.value,
+            bubble=bubble,
             share=share,
             largest_tokens=tokens.largest,
             largest_attention=attention.largest,
@@ -54,10 +58,21 @@ def waits(job: Job, plan: Plan, parts: Sequence[Term]) -> list[Term]:
     ]
 
 
-def slowest_of(job: Job, plan: Plan) -> tuple[Slowest, Slowest]:
-    """The slowest rank over the mean in every plan, by tokens and by the work of attention."""
+def mixed(levels: Sequence[tuple[float, Any, list[Term]]]) -> list[Term]:
+    """The parts of a step whose micro-batches take different numbers of context ranks: each part summed over them by their shares."""
+    found = []
+    for same in zip(*(parts for _, _, parts in levels), strict=True):
+        each = [part.repeated(share) for (_, share, _), part in zip(levels, same, strict=True)]
+        named = [part.named(f"on {ranks:g} context rank{'s' * (ranks > 1.0)}") for (ranks, _, _), part in zip(levels, each, strict=True)]
+        found.append(total(same[0].name, named, key=same[0].key))
+    return found
+
+
+def slowest_of(job: Job, plan: Plan, balance: str = "") -> tuple[Slowest, Slowest]:
+    """The slowest rank over the mean in every plan, by tokens and by the work of attention; with another ``balance`` where it is named."""
     assert job.documents is not None
-    return Sequences.of(job.documents, plan).slowest(job.model, plan, plan.dp, ranks_that_meet(plan))
+    documents = job.documents.replace(balance=balance) if balance else job.documents
+    return Sequences.of(documents, plan).slowest(job.model, plan, plan.dp, ranks_that_meet(plan))
 
 
 def ranks_that_meet(plan: Plan) -> Any:

@@ -37,7 +37,7 @@ MEANING = {
     "network": "communication that nothing overlaps, and waiting for stragglers",
     "pipeline": "stages without a micro-batch",
     "host": "the device waits for launches; fixed per-step overhead",
-    "data": "the device waits for data",
+    "data": "the device waits for ranks whose documents take longer",
     "rest": "products of the slowest stage beyond the mean stage's, and FLOPs that kernels compute twice",
     "masked_attention": "MFU counts attention without its mask, kernels compute less",
 }

@@ -197,6 +197,10 @@ def check(asked: Asked) -> None:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
     if asked.lengths is not None and "document_length" in given:
         raise QuestionError("give --lengths (the distribution) or --document-length (one length), not both")
+    if asked.cp_by_length and asked.packing not in defaults.WHOLE_PACKINGS:
+        raise QuestionError(
+            f"--cp-by-length packs whole documents, --packing {asked.packing} does not: use {' or '.join(defaults.WHOLE_PACKINGS)}"
+        )
     for row in asked.rows:
         if asked.layers_per_stage and row.pp not in (None, float(len(asked.layers_per_stage))):
             stages = len(asked.layers_per_stage)

@@ -23,6 +23,7 @@ DISPATCH_PRECISIONS = ("wide", "fp8", "fp8-forward")
 CUDA_GRAPHS = ("none", "partial", "full")
 GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
 PACKINGS = ("pack", "pack-best-fit", "truncate", "none", "sorted", "pad")  # how documents become sequences
+WHOLE_PACKINGS = PACKINGS[:2]  # packs of whole documents
 BALANCES = ("none", "sorted", "flops")  # how sequences are dealt to ranks
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")

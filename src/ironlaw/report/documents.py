@@ -52,3 +52,12 @@ def document_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
         f" {data['slowest_over_mean']:.3f} times the mean; step median {units.show(data['step_median'], 's')}, 95% up to"
         f" {units.show(data['step_95'], 's')}"
     )
+    by_balance = data["step_by_balance"]
+    yield "  step by balance: " + ", ".join(f"{name} {units.show(seconds, 's')}" for name, seconds in by_balance.items())
+    if "step_with_fixed_cp" in data:
+        fixed, shares = data["step_with_fixed_cp"], data["tokens_by_context_ranks"]
+        listed = ", ".join(f"{share:.0%} on {ranks}" for ranks, share in shares.items() if share >= 0.0005)
+        yield (
+            f"  context ranks by length: tokens {listed}; with all ranks for all documents the step takes {units.show(fixed, 's')},"
+            f" {fixed / scalar(group.step.tree, at):.2f} times as long"
+        )

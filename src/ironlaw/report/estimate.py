@@ -244,7 +244,7 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
             "fewer stages": plan["pp"] > 1,
         },
         "dispatch": {"larger micro-batches": several, "CUDA graphs": job.cuda_graphs == "none", "compiled kernels": not compiled},
-        "data": {"more loader workers": True, "faster storage": True},
+        "data": {"--balance flops": job.documents is not None and job.documents.balance == "none", "shorter documents": True},
     }
     return [remedy for remedy, usable in candidates[roof].items() if usable]
 

@@ -305,3 +305,60 @@ def test_the_page_says_what_the_documents_are(tmp_path: Path):
     assert "Documents" in text
     assert "mine.json" in text
     assert "mean 896 tokens" in text
+
+
+# --- context ranks by length
+
+LONG = {"on": "h100-sxm", "gpus": 32, "global_batch_size": 64, "seq_len": 65536, "tp": 2, "pp": 1, "vpp": 1, "cp": 8, "zero": 1,
+        "micro_batch_size": 1, "recompute": "full", "framework": "megatron", "balance": "flops"}  # fmt: skip
+
+
+def ask_long(**options):
+    return ironlaw.estimate("llama-3.1-8b", **{**LONG, **options})
+
+
+def test_documents_that_need_all_context_ranks_gain_nothing():
+    fixed, by_length = (ask_long(lengths="fixed:65536", cp_by_length=on) for on in (False, True))
+    assert by_length.step_seconds[0] == pytest.approx(fixed.step_seconds[0], rel=1e-12)
+    assert by_length.device_bytes[0] == fixed.device_bytes[0]
+
+
+def test_documents_of_one_rank_cost_no_context_parallelism():
+    """With documents of a rank's 8192 tokens, 8 context ranks are 8 data-parallel ranks; only memory keeps room for the longest."""
+    by_length = ask_long(lengths="fixed:8192", cp_by_length=True)
+    apart = ask_long(lengths="fixed:8192", cp=1, dp_shard=16, seq_len=8192, global_batch_size=512)
+    assert by_length.step_seconds[0] == pytest.approx(apart.step_seconds[0], rel=1e-12)
+    assert by_length.step_seconds[0] < ask_long(lengths="fixed:8192").step_seconds[0]
+
+
+def test_a_mixture_lies_between_its_parts():
+    mixed = ask_long(lengths="8192=1,65536=1", cp_by_length=True, packing="pack-best-fit")
+    short, long = (ask_long(lengths=f"fixed:{length}", cp_by_length=True) for length in (8192, 65536))
+    parts = mixed.groups[0].step.tree["micro-batches"].parts
+    assert [part.name for part in parts] == [f"on {n} context rank{'s' * (n > 1)}" for n in (1, 2, 4, 8)]
+    times = [answer.groups[0].step.tree["micro-batches"].value for answer in (short, long, mixed)]
+    of_tokens = 8192 / (8192 + 65536)
+    assert times[2] == pytest.approx(of_tokens * times[0] + (1 - of_tokens) * times[1], rel=0.01)
+
+
+def test_packs_by_length_hold_what_their_ranks_hold():
+    pieces = pieces_of(read_spec("lognormal:mean=1024,sigma=1.5,min=128,max=8192"), "pack", 8192.0, 1.0, 4.0)
+    filled = np.bincount(pieces.sequence, weights=pieces.lengths)
+    assert np.all(filled <= pieces.context * 2048.0)
+    longest = np.zeros(filled.size)
+    np.maximum.at(longest, pieces.sequence, pieces.lengths)
+    assert np.all(longest <= pieces.context * 2048.0)
+    assert np.sum(pieces.real * pieces.shares) / 8192.0 == pytest.approx(filled.sum() / np.sum(pieces.context * 2048.0))
+    assert set(np.unique(pieces.context)) == {1.0, 2.0, 4.0}
+
+
+@pytest.mark.parametrize("options", [{"packing": "pack"}, {"packing": "none"}, {"cp_by_length": True}])
+def test_no_given_plan_beats_the_chosen_one(options):
+    """The bound of the planner holds: it drops no plan that is faster than the one it chooses."""
+    asked = {**LONG, "gpus": 8, "global_batch_size": 16, "seq_len": 32768, "lengths": "lognormal:median=2000,sigma=1.3", **options}
+    searched = dict.fromkeys(("tp", "pp", "cp", "vpp", "zero", "micro_batch_size", "recompute"))
+    best = float(ironlaw.estimate("llama-3.1-8b", **{**asked, **searched}).step_seconds[0])
+    for tp, cp in ((1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (1, 8)):
+        for zero in (1, 3):
+            given = ironlaw.estimate("llama-3.1-8b", **{**asked, "tp": tp, "cp": cp, "zero": zero})
+            assert best <= float(given.step_seconds[0]) * (1 + 1e-9) or not given.fits[0], (tp, cp, zero)

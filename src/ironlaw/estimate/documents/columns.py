@@ -1,7 +1,7 @@
 """What the documents of a job make of the sequences of each plan: columns over the plans.
 
 A plan's ``seq_len`` is the room of a sequence. What is computed of it, what of that is real, and how far attention reaches depend on that
-room and on the sequences of a micro-batch alone, so each pair of them is looked at once.
+room, on the sequences of a micro-batch and, where context ranks follow the documents, on ``cp``; each combination is looked at once.
 """
 
 from __future__ import annotations
@@ -14,66 +14,81 @@ import numpy as np
 
 from ironlaw.catalog.model import Model
 from ironlaw.estimate.documents.keys import keys_seen
-from ironlaw.estimate.documents.packing import PACKINGS, Packing, Pieces, piece_lengths, pieces_of
+from ironlaw.estimate.documents.packing import PACKINGS, Packing, Pieces, of_context, piece_lengths, pieces_of, sampled_lengths
 from ironlaw.estimate.documents.slowest import Slowest, Work, slowest
 from ironlaw.frozen import Frozen
 from ironlaw.job import Documents, Job
 from ironlaw.plan import Plan
 
+Sizes = tuple[float, float, float]  # room of a sequence, sequences of a micro-batch, and context ranks where they follow the documents
+
+
+class Level(Frozen):
+    """The sequences of a batch that take so many context ranks, and what they would be as the whole batch."""
+
+    ranks: float  # at most those of the plan
+    share: Any  # of the computed tokens, by plan
+    sequences: Sequences
+    plan: Plan  # with the same accelerators, and as many tokens and micro-batches in a step
+
 
 class Sequences(Frozen):
-    """The sequences that documents become in every plan of a batch."""
+    """The sequences that documents become in every plan of a batch; with a ``level`` only those on so many context ranks."""
 
     documents: Documents
-    room: Any  # tokens that a sequence may have, by plan
-    pairs: tuple[tuple[float, float], ...]  # room and sequences of a micro-batch: each pair that a plan has
-    which: Any  # the pair of every plan
-    micro_batch_size: Any
+    sizes: tuple[Sizes, ...]  # each that a plan has
+    which: Any  # the sizes of every plan
+    level: float = 0.0  # context ranks, at most those of the plan; 0: all sequences
 
     @classmethod
     def of(cls, documents: Documents, plan: Plan) -> Sequences:
         """The sequences of every plan."""
-        room = np.asarray(plan.seq_len, dtype=np.float64)
-        together = np.asarray(plan.micro_batch_size if PACKINGS[documents.packing].by_micro_batch else 1.0, dtype=np.float64)
-        both = np.broadcast_arrays(room, together)
-        pairs, which = np.unique(np.stack([np.ravel(column) for column in both], axis=1), axis=0, return_inverse=True)
-        return cls(documents, plan.seq_len, tuple((float(a), float(b)) for a, b in pairs), which.reshape(both[0].shape), together)
+        together = plan.micro_batch_size if PACKINGS[documents.packing].by_micro_batch else 1.0
+        columns = np.broadcast_arrays(plan.seq_len, together, plan.cp if documents.cp_by_length else 1.0)
+        sizes, which = np.unique(np.stack([np.ravel(column) for column in columns], axis=1), axis=0, return_inverse=True)
+        return cls(documents, tuple((float(a), float(b), float(c)) for a, b, c in sizes), which.reshape(columns[0].shape))
 
     @property
     def packing(self) -> Packing:
         """How documents become sequences."""
         return PACKINGS[self.documents.packing]
 
-    def column(self, read: Callable[[float, float], float]) -> Any:
-        """A column over the plans of what is read of a room and a micro-batch."""
-        values = np.array([read(*pair) for pair in self.pairs])
-        return values[self.which]
+    def column(self, read: Callable[[Sizes], float]) -> Any:
+        """A column over the plans of what is read of their sizes."""
+        return np.array([read(sizes) for sizes in self.sizes])[self.which]
 
-    def pieces(self, room: float, micro_batch: float) -> Pieces:
-        """The sequences of one room and one micro-batch."""
-        return pieces_of(self.documents.lengths, self.documents.packing, room, micro_batch)
+    def pieces(self, sizes: Sizes) -> Pieces:
+        """The sequences of some sizes."""
+        every = pieces_of(self.documents.lengths, self.documents.packing, *sizes)
+        return of_context(every, min(self.level, sizes[2]))[1] if self.level else every
+
+    def piece_lengths(self, sizes: Sizes) -> tuple[Any, Any]:
+        """Lengths of the pieces that attention stays in, and the share of the computed tokens in each."""
+        if sizes[2] > 1.0:
+            return sampled_lengths(self.pieces(sizes))
+        return piece_lengths(self.documents.lengths, self.documents.packing, *sizes[:2])
 
     @cached_property
     def computed(self) -> Any:
         """Mean tokens of a sequence that are computed [token]."""
-        return self.column(lambda *pair: self.pieces(*pair).mean_computed)
+        return self.column(lambda sizes: self.pieces(sizes).mean_computed)
 
     @cached_property
     def real(self) -> Any:
         """Mean tokens of documents in a sequence [token]."""
-        return self.column(lambda *pair: self.pieces(*pair).mean_real)
+        return self.column(lambda sizes: self.pieces(sizes).mean_real)
 
     @cached_property
     def fullest(self) -> Any:
         """Tokens of the fullest sequence [token]."""
-        return self.column(lambda *pair: float(np.max(self.pieces(*pair).computed)))
+        return self.column(lambda sizes: float(np.max(self.pieces(sizes).computed)))
 
     @cached_property
     def span(self) -> Any:
         """Length of the piece that a random token with keys is in [token]."""
 
-        def of(room: float, micro_batch: float) -> float:
-            lengths, shares = piece_lengths(self.documents.lengths, self.documents.packing, room, micro_batch)
+        def of(sizes: Sizes) -> float:
+            lengths, shares = self.piece_lengths(sizes)
             return float(np.sum(lengths * shares) / np.sum(shares))
 
         return self.column(of)
@@ -81,8 +96,8 @@ class Sequences(Frozen):
     def keys(self, seen: Callable[[Any], Any]) -> Any:
         """Mean of what the query of a computed token sees, where that of a piece sees ``seen(length)``."""
 
-        def of(room: float, micro_batch: float) -> float:
-            lengths, shares = piece_lengths(self.documents.lengths, self.documents.packing, room, micro_batch)
+        def of(sizes: Sizes) -> float:
+            lengths, shares = self.piece_lengths(sizes)
             return float(np.sum(seen(lengths) * shares))
 
         return self.column(of)
@@ -92,9 +107,8 @@ class Sequences(Frozen):
         if not self.packing.loses:
             return self.keys(seen) * self.computed / self.real
 
-        def of(room: float, micro_batch: float) -> float:
-            del micro_batch
-            cut = self.documents.lengths.capped(room)
+        def of(sizes: Sizes) -> float:
+            cut = self.documents.lengths.capped(sizes[0])
             return float(np.sum(cut.lengths * cut.shares * seen(cut.lengths))) / cut.mean
 
         return self.column(of)
@@ -103,13 +117,35 @@ class Sequences(Frozen):
     def kept(self) -> Any:
         """Share of the tokens of the documents that are trained on: 1 where none is cut off."""
         if not self.packing.loses:
-            return self.column(lambda *_: 1.0)
-        return self.column(lambda room, _: self.documents.lengths.capped(room).mean / self.documents.lengths.mean)
+            return self.column(lambda _: 1.0)
+        return self.column(lambda sizes: self.documents.lengths.capped(sizes[0]).mean / self.documents.lengths.mean)
 
     @cached_property
     def of_sequence(self) -> Any:
         """Mean documents of a sequence."""
         return self.real / (self.documents.lengths.mean * self.kept)
+
+    @cached_property
+    def groups(self) -> Any:
+        """Groups of context ranks that run at once, over those of plans whose sequences all take ``cp``."""
+        if not self.documents.cp_by_length:
+            return 1.0
+        return self.column(lambda sizes: float(np.sum((pieces := self.pieces(sizes)).shares * pieces.whole)))
+
+    def levels(self, plan: Plan) -> list[Level]:
+        """One level for each number of context ranks that sequences take; ranks that a level does not need are data-parallel instead."""
+        found: list[Level] = []
+        most = float(np.max(plan.cp))
+        for level in (2.0**power for power in range(int(np.ceil(np.log2(most))) + 1)):
+            ranks = np.minimum(level, plan.cp)
+            share = self.column(lambda sizes, level=level: of_context(self.replace(level=0.0).pieces(sizes), min(level, sizes[2]))[0])
+            share = np.where(level < 2.0 * plan.cp, share, 0.0)  # counted once, where the level is more than all ranks
+            freed = plan.cp / ranks
+            own = plan.replace(
+                cp=ranks, dp_shard=plan.dp_shard * freed, global_batch_size=plan.global_batch_size * freed, seq_len=plan.seq_len / freed
+            )
+            found.append(Level(level, share, self.replace(level=level), own))
+        return found
 
     def slowest(self, model: Model, plan: Plan, ranks: Any, in_step: Any) -> tuple[Slowest, Slowest]:
         """The slowest of ``ranks`` in every plan, by tokens and by the work of attention: each a Slowest of columns.
@@ -117,15 +153,14 @@ class Sequences(Frozen):
         Groups of ``in_step`` ranks meet in every micro-batch.
         """
         together = 1.0 if self.packing.by_micro_batch else plan.micro_batch_size
-        columns = np.broadcast_arrays(self.which, together, plan.num_microbatches, ranks, in_step)
+        columns = np.broadcast_arrays(self.which, together, plan.num_microbatches, ranks * self.groups, in_step * self.groups)
         shape = columns[0].shape
         distinct, which = np.unique(np.stack([np.ravel(column) for column in columns], axis=1), axis=0, return_inverse=True)
-        works = [works_of(self.pieces(*pair), model) for pair in self.pairs]
+        works = [works_of(self.pieces(sizes), model) for sizes in self.sizes]
         found = []
         for kind in (0, 1):
             each = [
-                slowest(works[int(pair)][kind], self.documents.balance, *(max(float(n), 1.0) for n in numbers))
-                for pair, *numbers in distinct
+                slowest(works[int(at)][kind], self.documents.balance, *(max(float(n), 1.0) for n in numbers)) for at, *numbers in distinct
             ]
             table = np.array(each)[which.ravel()]
             found.append(Slowest(*(table[:, field].reshape(shape) for field in range(len(Slowest._fields)))))

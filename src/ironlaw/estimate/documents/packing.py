@@ -30,6 +30,8 @@ class Pieces(Frozen):
     computed: Any  # tokens of every sequence, padding included [token]
     real: Any  # of them, tokens of documents [token]
     shares: Any  # how likely each sequence is
+    context: Any = 1.0  # context ranks that each sequence is split over, where they follow its longest document
+    whole: Any = 1.0  # such sequences that have the tokens of a room together
 
     @property
     def mean_computed(self) -> float:
@@ -46,7 +48,7 @@ class Pieces(Frozen):
     def work(self, keys: Callable[[Any], Any]) -> Any:
         """Query-key pairs of every sequence, where ``keys(length)`` is what a query of a piece sees on average."""
         pairs = self.lengths * keys(self.lengths)
-        return np.bincount(self.sequence, weights=pairs, minlength=self.computed.size)
+        return np.bincount(self.sequence, weights=pairs, minlength=self.computed.size) * self.whole
 
 
 class Packing(Frozen):
@@ -54,6 +56,7 @@ class Packing(Frozen):
 
     name: str
     pieces: Callable[[Histogram, float, float], Pieces]  # of a distribution, the tokens of a sequence and the sequences of a micro-batch
+    place: Callable[[Any, Any], Any] | None = None  # the pack of every piece, where packs hold whole documents
     by_micro_batch: bool = False  # the padding of a sequence depends on the others of its micro-batch
     loses: bool = False  # tokens beyond seq_len are lost
 
@@ -114,15 +117,16 @@ def _packed(place: Callable[[Any, float], Any]) -> Callable[[Histogram, float, f
     return pieces
 
 
-def first_fit(lengths: Any, capacity: float) -> Any:
+def first_fit(lengths: Any, capacity: Any) -> Any:
     """The number of the pack of every piece: the first pack with room for it, in the order of the pieces.
+
+    ``capacity``: tokens of the pack that each piece opens, one for all or one for each.
 
     >>> first_fit(np.array([6.0, 5.0, 4.0, 5.0]), 10.0).tolist()
     [0, 1, 0, 1]
     """
-    least = float(np.min(lengths))
-    room, number = np.empty(0), np.empty(0, dtype=np.int64)
-    opened, made = 0, 0
+    least, opened, made = float(np.min(lengths)), 0, 0
+    rooms = np.broadcast_to(np.asarray(capacity, dtype=np.float64), lengths.shape)
     room, number = np.zeros(256), np.zeros(256, dtype=np.int64)
     packs = np.empty(len(lengths), dtype=np.int64)
     for piece, tokens in enumerate(lengths.tolist()):
@@ -131,7 +135,7 @@ def first_fit(lengths: Any, capacity: float) -> Any:
         if not opened or not fits[at]:
             if opened == room.size:
                 room, number = np.resize(room, 2 * opened), np.resize(number, 2 * opened)
-            at, room[opened], number[opened] = opened, capacity, made
+            at, room[opened], number[opened] = opened, rooms[piece], made
             opened, made = opened + 1, made + 1
         packs[piece] = number[at]
         room[at] -= tokens
@@ -141,19 +145,22 @@ def first_fit(lengths: Any, capacity: float) -> Any:
     return packs
 
 
-def best_fit(lengths: Any, capacity: float) -> Any:
+def best_fit(lengths: Any, capacity: Any) -> Any:
     """The number of the pack of every piece, the longest first: the pack that it leaves least room in.
+
+    ``capacity``: tokens of the pack that each piece opens, one for all or one for each.
 
     >>> best_fit(np.array([2.0, 6.0, 5.0, 4.0, 3.0]), 10.0).tolist()
     [1, 0, 1, 0, 1]
     """
     packs = np.empty(len(lengths), dtype=np.int64)
+    opens = np.broadcast_to(np.asarray(capacity, dtype=np.float64), lengths.shape)
     rooms: list[tuple[float, int]] = []
     made = 0
     for piece in np.argsort(-lengths, kind="stable").tolist():
         tokens = float(lengths[piece])
         at = bisect_left(rooms, (tokens, -1))
-        left, number = rooms.pop(at) if at < len(rooms) else (capacity, made)
+        left, number = rooms.pop(at) if at < len(rooms) else (float(opens[piece]), made)
         made += number == made
         packs[piece] = number
         if left > tokens:
@@ -167,17 +174,61 @@ PACKINGS = {
         Packing("none", _to_longest, by_micro_batch=True, loses=True),
         Packing("sorted", _to_alike, by_micro_batch=True, loses=True),
         Packing("pad", _to_seq_len, loses=True),
-        Packing("pack", _packed(first_fit)),
-        Packing("pack-best-fit", _packed(best_fit)),
+        Packing("pack", _packed(first_fit), first_fit),
+        Packing("pack-best-fit", _packed(best_fit), best_fit),
         Packing("truncate", _cut_stream),
     )
 }
 
 
 @lru_cache(maxsize=256)
-def pieces_of(documents: Histogram, packing: str, seq_len: float, micro_batch: float) -> Pieces:
-    """The sequences of a distribution that is packed in one way; the same for every plan with this length and this micro-batch."""
-    return PACKINGS[packing].pieces(documents, seq_len, micro_batch)
+def pieces_of(documents: Histogram, packing: str, seq_len: float, micro_batch: float, cp: float = 1.0) -> Pieces:
+    """The sequences of a distribution that is packed in one way; the same for every plan with this length and this micro-batch.
+
+    With ``cp`` above 1 a pack has as many tokens, and is split over as many context ranks, as the document that opens it needs.
+    """
+    place = PACKINGS[packing].place
+    if cp <= 1.0 or place is None:
+        return PACKINGS[packing].pieces(documents, seq_len, micro_batch)
+    return _by_length(documents, place, seq_len, cp)
+
+
+def _by_length(documents: Histogram, place: Callable[[Any, Any], Any], seq_len: float, cp: float) -> Pieces:
+    """Packs of one, two, ... or all context ranks' tokens. A rank computes as many tokens in each; it is in a pack of g ranks g times as
+    likely as in a pack of one."""
+    cut = documents.chunked(seq_len)
+    lengths = cut.sample(int(np.clip(SEQUENCES * seq_len / cut.mean, LEAST, MOST)), SEED)
+    needed = law.context_ranks(lengths, seq_len / cp, cp)
+    sequence = place(lengths, needed * (seq_len / cp))
+    context = np.zeros(int(sequence.max()) + 1)
+    np.maximum.at(context, sequence, needed)
+    whole = cp / context
+    real = np.bincount(sequence, weights=lengths) * whole
+    return Pieces(lengths, sequence, np.full(real.size, seq_len), real, context / context.sum(), context, whole)
+
+
+@lru_cache(maxsize=1024)
+def of_context(pieces: Pieces, ranks: float) -> tuple[float, Pieces]:
+    """The share of the computed tokens in packs of so many context ranks, and these packs alone; one full piece where there are none."""
+    context, every = (np.broadcast_to(column, pieces.computed.shape) for column in (pieces.context, pieces.whole))
+    kept = np.flatnonzero(context == ranks)
+    if not kept.size:
+        return 0.0, Pieces(pieces.computed[:1], np.zeros(1, dtype=np.int64), pieces.computed[:1], pieces.computed[:1], np.ones(1))
+    number = np.full(pieces.computed.size, -1)
+    number[kept] = np.arange(kept.size)
+    own = number[pieces.sequence]
+    whole = every[kept]
+    share = float(pieces.shares[kept].sum())
+    alone = Pieces(
+        pieces.lengths[own >= 0], own[own >= 0], pieces.computed[kept] / whole, pieces.real[kept] / whole, pieces.shares[kept] / share
+    )
+    return share, alone
+
+
+def sampled_lengths(pieces: Pieces) -> tuple[Any, Any]:
+    """Lengths of the pieces of a sample, and the share of the computed tokens in each; padding sees no key."""
+    weights = pieces.lengths * (pieces.whole * pieces.shares)[pieces.sequence]
+    return pieces.lengths, weights / pieces.mean_computed
 
 
 def piece_lengths(documents: Histogram, packing: str, seq_len: float, micro_batch: float) -> tuple[Any, Any]:

@@ -95,7 +95,7 @@ def slowest(work: Work, balance: str, micro_batch: float, number: float, ranks: 
     >>> slowest(even, "none", 1.0, 1.0, 2.0, 1.0).expected  # work 0.5 or 1.5: the larger of two is 1.5 with probability 3/4
     1.25
     """
-    if ranks <= 1.0 and number <= 1.0:
+    if (ranks <= 1.0 and number <= 1.0) or float(np.max(work.values)) == float(np.min(work.values)):
         return EVEN
     return BALANCES[balance](work, micro_batch, number, ranks, in_step)
 
@@ -133,8 +133,8 @@ def _by_flops(work: Work, micro_batch: float, number: float, ranks: float, in_st
     values, shares = _ascending(work)
     held = micro_batch * (1.0 if in_step > 1.0 else number)  # sequences that a rank's balanced share has
     drawn, chance = largest_of(values, shares, held * ranks)
-    expected = float(np.sum(np.maximum(drawn / held, 1.0) * chance))
-    most = float(np.sum(np.maximum(drawn / micro_batch, 1.0) * chance))
+    expected = max(float(np.sum(np.maximum(drawn / held, 1.0) * chance)), 1.0)
+    most = max(float(np.sum(np.multiply(*largest_of(*convolved(values, shares, micro_batch), number)))), 1.0)
     return Slowest(expected, expected, expected, most)
 
 

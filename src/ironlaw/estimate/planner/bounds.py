@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.documents.columns import computed
+from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
@@ -63,8 +63,30 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
     If ``sharded``, with the collectives of sharded weights and gradients, the optimizer and hand-overs, which takes longer to compute;
     without them the bound has one value for all values of ZeRO and of offloading.
     """
-    job, columns = task.job, {name: column[rows] for name, column in task.mesh.columns.items()}
-    placed = placement_of_rows(task, columns)
+    columns = {name: column[rows] for name, column in task.mesh.columns.items()}
+    documents = task.job.documents
+    if documents is None or not documents.cp_by_length or np.all(columns["cp"] == 1.0):
+        return _at_least(task, columns, choices, sharded)
+    every: Any = 0.0
+    for cp in np.unique(columns["cp"]):  # the sum over the context ranks that documents take is the step without waiting
+        own = columns["cp"] == cp
+        some = {name: column[own] if column.size else column for name, column in columns.items()}
+        plan = plan_of(some, task.global_batch_size, task.seq_len)
+        one = Sequences.of(documents, plan.replace(micro_batch_size=1.0, cp=np.float64(cp)))
+        least: Any = 0.0
+        for level in one.levels(plan.replace(cp=np.float64(cp))):
+            sizes = {name: float(np.ravel(getattr(level.plan, name))[0]) for name in ("global_batch_size", "seq_len")}
+            alone = task.replace(job=task.job.replace(documents=level.sequences), **sizes)
+            moved = {**some, "cp": level.plan.cp + 0.0 * some["cp"], "dp_shard": level.plan.dp_shard}
+            least = least + level.share * _at_least(alone, moved, choices, sharded)
+        every = np.zeros((*least.shape[:-1], rows.size)) if np.ndim(every) == 0 else every
+        every[..., own] = least
+    return every
+
+
+def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bool) -> Any:
+    """What ``step_at_least`` says of rows whose sequences all take the context ranks of their row."""
+    job, placed = task.job, placement_of_rows(task, columns)
     # without sharded weights replicas and shards are alike but for the place of their ranks
     first, of_row = distinct_rows([*(column for name, column in columns.items() if sharded or name not in REPLICAS), *placed])
     plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
