@@ -37,6 +37,7 @@ SINGULAR = {
     "power": "power record",
     "ownership": "ownership record",
     "failures": "failure log",
+    "expert-loads": "expert load",
     "frameworks": "framework",
     "calibration": "calibration record",
     "systems": "systems record",

@@ -165,6 +165,15 @@ class FailureLog(Record):
     checkpoint_share: Sourced | None = quantity("1", required=False)  # share of the run spent on checkpoints
 
 
+class PublishedLoad(Record):
+    """How uneven the experts of a layer were in a published run, by the way its router is balanced."""
+
+    experts: Sourced = quantity("1")  # of a layer of the published model
+    visited: Sourced = quantity("1")  # by a token
+    busiest: Sourced = quantity("1")  # load of the busiest expert over the mean
+    deviation: Sourced | None = quantity("1", required=False)  # of the loads over their mean
+
+
 class Framework(Record):
     """A training stack's defaults: the kernels it launches, the types it stores, the communication it overlaps."""
 
@@ -397,6 +406,7 @@ KINDS: dict[str, type] = {
     "power": Power,
     "ownership": Ownership,
     "failures": FailureLog,
+    "expert-loads": PublishedLoad,
     "frameworks": Framework,
     "calibration": Calibration,
     "systems": Systems,

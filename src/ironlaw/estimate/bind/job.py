@@ -9,9 +9,9 @@ from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
+from ironlaw.estimate.layer.uneven import ExpertLoad
 from ironlaw.job import PRECISIONS, Job, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
@@ -20,7 +20,15 @@ from ironlaw.question.assumptions import Assumptions, assume, printed
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
+def bind_job(
+    asked: Asked,
+    model: Model,
+    framework: Framework,
+    cluster: Cluster,
+    precision: str,
+    assumptions: Assumptions,
+    expert_load: ExpertLoad | None = None,
+) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
     formats = PRECISIONS[precision]
     flash = _decide_flash(asked, framework, cluster, assumptions)
@@ -39,7 +47,7 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
         "flash": flash,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
-        "expert_load": bind_expert_load(asked, model),
+        "expert_load": expert_load,
         "lora_targets": targets(_decide_targets(asked, framework), model, framework) if asked.lora_rank else (),
         "chunked_logits": _decide_logits(asked, framework, assumptions),
         "fp8_scaling": scaling,

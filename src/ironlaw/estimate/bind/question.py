@@ -11,6 +11,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
+from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.memory.errors import margin_of
@@ -85,10 +86,12 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
 
+    expert_load = bind_expert_load(asked, model, folders)
+
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
-        return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided), decided
+        return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided, expert_load), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None
