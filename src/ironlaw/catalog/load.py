@@ -38,6 +38,7 @@ SINGULAR = {
     "ownership": "ownership record",
     "failures": "failure log",
     "lengths": "distribution of lengths",
+    "expert-loads": "expert load",
     "frameworks": "framework",
     "precisions": "precision",
     "calibration": "calibration record",

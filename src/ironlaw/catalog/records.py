@@ -239,6 +239,15 @@ class Recipe(Record):
     rounded_weights: bool = False  # products are wide, of weights rounded to the narrow format
 
 
+class PublishedLoad(Record):
+    """How uneven the experts of a layer were in a published run, by the way its router is balanced."""
+
+    experts: Sourced = quantity("1")  # of a layer of the published model
+    visited: Sourced = quantity("1")  # by a token
+    busiest: Sourced = quantity("1")  # load of the busiest expert over the mean
+    deviation: Sourced | None = quantity("1", required=False)  # of the loads over their mean
+
+
 class Framework(Record):
     """A training stack's defaults: the kernels it launches, the types it stores, the communication it overlaps."""
 
@@ -485,6 +494,7 @@ KINDS: dict[str, type] = {
     "ownership": Ownership,
     "failures": FailureLog,
     "lengths": Lengths,
+    "expert-loads": PublishedLoad,
     "frameworks": Framework,
     "precisions": Recipe,
     "calibration": Calibration,

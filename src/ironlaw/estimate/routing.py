@@ -81,7 +81,8 @@ def _peak_of(job: Job, plan: Plan) -> Any:
 def _loads(job: Job) -> uneven.Loads:
     """The loads that are given; else even loads with the noise of routing."""
     if job.expert_load is not None:
-        return job.expert_load.loads
+        given: uneven.Loads = job.expert_load.loads
+        return given
     count = int(job.model.num_experts)
     layers = sum(kind.count for kind in kinds(job.model) if kind.routed)
     even = np.full((1, count), 1.0 / count)

@@ -14,18 +14,11 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-<<<<<<< HEAD
 from ironlaw.estimate import uneven as unequal_work
 from ironlaw.estimate import wires
-from ironlaw.estimate.documents.columns import computed
+from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, uneven
 from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width
-=======
-from ironlaw.estimate import uneven, wires
-from ironlaw.estimate.documents.columns import Sequences, computed
-from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes
-from ironlaw.estimate.layer.counts import embedding_parameters
->>>>>>> lengths
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
 from ironlaw.estimate.layer.trained import layer_trained
@@ -99,22 +92,16 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     """
     if job.documents is None:
         return even_parts(job, cluster, plan)
-<<<<<<< HEAD
-    even_job, even_plan = computed(job, plan)
-    parts, pace, passes_of_pace = even_parts(even_job, cluster, even_plan)
-    return [*parts, *unequal_work.waits(job, plan, parts)], pace, passes_of_pace
-=======
     if job.documents.cp_by_length and np.any(plan.cp > 1.0):
         levels = Sequences.of(job.documents, plan).levels(plan)
         found = [even_parts(job.replace(documents=level.sequences), cluster, level.plan) for level in levels]
-        parts = uneven.mixed([(level.ranks, level.share, parts) for level, (parts, _, _) in zip(levels, found, strict=True)])
+        parts = unequal_work.mixed([(level.ranks, level.share, parts) for level, (parts, _, _) in zip(levels, found, strict=True)])
         pace = found[-1][1]
         forward, backward = (sum(level.share * passes[way] for level, (_, _, passes) in zip(levels, found, strict=True)) for way in (0, 1))
     else:
         mean_job, mean_plan = computed(job, plan)
         parts, pace, (forward, backward) = even_parts(mean_job, cluster, mean_plan)
-    return [*parts, *uneven.waits(job, plan, parts)], pace, (forward, backward)
->>>>>>> lengths
+    return [*parts, *unequal_work.waits(job, plan, parts)], pace, (forward, backward)
 
 
 def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:

@@ -158,6 +158,4 @@ def per_layer_tables(hidden_size, num_hidden_layers, hidden_size_per_layer_input
     """
     width = 1.0 * num_hidden_layers * hidden_size_per_layer_input
     value = width * (1.0 * vocab_size_per_layer_input + hidden_size) + hidden_size_per_layer_input
-    return inside(
-        value, hidden_size > 0, num_hidden_layers > 0, hidden_size_per_layer_input > 0, vocab_size_per_layer_input > 0
-    )
+    return inside(value, hidden_size > 0, num_hidden_layers > 0, hidden_size_per_layer_input > 0, vocab_size_per_layer_input > 0)

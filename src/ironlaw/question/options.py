@@ -309,7 +309,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "expert_load": Option(
         expert_load,
-        f"loads of the experts: a file (CSV, JSON) with one number an expert, by layer or for all; {', '.join(defaults.EXPERT_LOADS)}",
+        f"loads of experts: a file (CSV, JSON), one number an expert, by layer or for all; a record; {', '.join(defaults.EXPERT_LOADS)}",
         "FILE|SHAPE",
     ),
     "expert_placement": Option(

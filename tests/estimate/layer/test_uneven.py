@@ -10,7 +10,7 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
-from ironlaw.estimate.bind.expert_loads import table_of
+from ironlaw.estimate.bind.expert_loads import SHAPES, table_of
 from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.expert_places import PLACEMENTS, place_balanced, place_in_order, place_redundant
 from ironlaw.estimate.layer.uneven import Loads
@@ -273,3 +273,31 @@ def test_an_answer_says_what_asks_for_it_again():
     asked = json.loads(json.dumps(first.to_dict()["asked"]))
     again = ironlaw.estimate(**{**asked["given"], **asked["plan"]})
     assert float(again.step_seconds[0]) == float(first.step_seconds[0])
+
+
+# --- published loads
+
+
+@pytest.mark.parametrize(("deviation", "busiest"), [(0.17, 1.47), (0.04, 1.15), (0.05, 1.14), (0.11, 1.37), (0.02, 1.07)])
+def test_log_normal_loads_have_the_published_maximum_for_their_deviation(deviation, busiest):
+    """Shazeer et al. 2017, table 6: CV(Load) and max(Load) / mean(Load) of 256 experts, balanced in five ways. Within a tenth."""
+    loads_of = SHAPES["cv"](256, deviation)
+    assert loads_of.std() / loads_of.mean() == pytest.approx(deviation, rel=0.05)
+    assert loads_of.max() / loads_of.mean() == pytest.approx(busiest, rel=0.1)
+
+
+def test_a_published_record_is_found_and_its_name_is_known():
+    shares, described = table_of("aux-free", 64, 3, "a model")
+    assert described == "aux-free" and shares.shape == (3, 64)
+    assert shares.max(axis=1) * 64 == pytest.approx(np.full(3, 1.04))  # the model of the paper has 64 experts
+    wider, _ = table_of("aux-free", 256, 1, "a model")
+    assert wider.max() * 256 > 1.04  # the largest of more experts that vary alike
+    with pytest.raises(UnknownNameError, match="aux-loss"):
+        table_of("aux-los", 64, 3, "a model")
+
+
+def test_a_capacity_of_a_quarter_more_drops_less_than_a_hundredth_of_balanced_tokens():
+    """Switch Transformers, section 2.2: with the auxiliary loss less than 1 % of tokens are dropped at usual capacities."""
+    balanced, _ = table_of("aux-loss", 128, 1, "a model")
+    assert uneven.dropped_share(loads(balanced), 4096.0 / 128.0, 1.25, 4096.0) < 0.01
+    assert uneven.dropped_share(loads(balanced), 4096.0 / 128.0, 1.0, 4096.0) > 0.05

@@ -160,7 +160,9 @@ def step3p5(f: Fields) -> Kwargs:
     layers = f.size("num_hidden_layers")
     f.ignore("layer_types", "attention_other_setting", "moe_layers_enum", "moe_every_n_layer", "moe_layer_offset", "share_expert_dims")
     f.ignore("att_impl_type", "use_rope_layers", "yarn_only_types", "partial_rotary_factors", "swiglu_limits", "swiglu_limits_shared")
-    f.ignore("need_fp32_gate", "norm_expert_weight", "n_shared_experts", "moe_router_activation", "use_moe", "use_mfa", "sink", "zero_centered")
+    f.ignore(
+        "need_fp32_gate", "norm_expert_weight", "n_shared_experts", "moe_router_activation", "use_moe", "use_mfa", "sink", "zero_centered"
+    )
     listed: Any = f.config.get("layer_types")
     if not isinstance(listed, list) or len(listed) < layers or any(k not in ("full_attention", "sliding_attention") for k in listed):
         raise f.wrong("layer_types", f"a list of at least {layers} of full_attention and sliding_attention")
@@ -191,7 +193,9 @@ def _other_heads(f: Fields, fields: Kwargs) -> Kwargs:
     """Heads of the layers that see a window."""
     names = ("num_attention_heads", "num_key_value_heads", "head_dim")
     if f.config.get("attention_other_setting") is None:
-        f.left_out.append("attention_other_setting is absent: layers with a window have the heads of the others (Step-3.5-Flash has 96 there)")
+        f.left_out.append(
+            "attention_other_setting is absent: layers with a window have the heads of the others (Step-3.5-Flash has 96 there)"
+        )
         return {name: fields[name] for name in names}
     other = f.inner("attention_other_setting")
     read = {

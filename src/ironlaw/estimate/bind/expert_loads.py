@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw import units
+from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.layer.counts import visited
@@ -33,7 +34,7 @@ SEED = 0  # of the order of experts in a named shape, and of the draws of dirich
 _LARGEST = 1e18  # tokens
 
 
-def bind_expert_load(asked: Asked, model: Model) -> ExpertLoad | None:
+def bind_expert_load(asked: Asked, model: Model, folders: tuple[str, ...] = ()) -> ExpertLoad | None:
     """The loads that a question gives; None where it gives none."""
     given = asked.expert_load
     if given is None:
@@ -46,7 +47,7 @@ def bind_expert_load(asked: Asked, model: Model) -> ExpertLoad | None:
     if "expert_imbalance" in asked.given:
         raise QuestionError(f"give --expert-imbalance, one number, or {FLAG}, the loads it follows from; not both")
     layers = sum(kind.count for kind in kinds(model) if kind.routed)
-    shares, described = table_of(given, int(model.num_experts), int(layers), model.name)
+    shares, described = table_of(given, int(model.num_experts), int(layers), model.name, folders)
     how, _, count = asked.expert_placement.partition(":")
     noise = defaults.ROUTING_NOISE if asked.routing_noise is None else asked.routing_noise
     chosen = float(model.num_experts), min(visited(model), float(model.num_experts))
@@ -60,26 +61,27 @@ def _loads(content: bytes, shape: tuple[int, int], *others: Any) -> Loads:
     return Loads(np.frombuffer(content).reshape(shape), *others)
 
 
-def table_of(given: Any, experts: int, layers: int, name: str) -> tuple[Any, str]:
+def table_of(given: Any, experts: int, layers: int, name: str, folders: tuple[str, ...] = ()) -> tuple[Any, str]:
     """The shares of a model's experts, a row for each layer or one for all, and words that describe them."""
     if not isinstance(given, str):
         return _checked(given, experts, layers, name, FLAG), "given"
     word, colon, number = given.partition(":")
     if word.lower() in SHAPES and (colon or word.lower() == "uniform"):
         return _named(word.lower(), number, experts, layers), given
-    path = Path(given)
+    published, path = load.names("expert-loads", folders), Path(given)
+    if given in published:
+        return _published(given, experts, layers, folders), given
     if not is_there(path):
-        raise UnknownNameError(FLAG, given, defaults.EXPERT_LOADS)
+        raise UnknownNameError(FLAG, given, (*defaults.EXPERT_LOADS, *published))
     return _checked(_rows_of_file(path), experts, layers, name, str(path)), path.name
 
 
 def _checked(rows: Any, experts: int, layers: int, name: str, where: str) -> Any:
     """A table of loads as shares; an error names what the model has."""
-    table = [row if isinstance(row, (list, tuple)) else None for row in rows]
-    if table and all(row is None for row in table):
-        table = [list(rows)]
-    if not table or any(row is None for row in table):
+    listed = [isinstance(row, (list, tuple)) for row in rows]
+    if not listed or any(listed) != all(listed):
         raise ValueRangeError(f"{where}: a list of one number for each expert, or a list of such lists, one for each layer")
+    table: list[Any] = list(rows) if listed[0] else [list(rows)]
     for index, row in enumerate(table):
         if len(row) != experts:
             raise ValueRangeError(f"{where}: layer {index} has {len(row)} loads, {name} has {experts} experts in a layer")
@@ -149,32 +151,63 @@ def _zipf(experts: int, exponent: float) -> Any:
     return np.arange(1.0, experts + 1.0) ** -exponent
 
 
-def _max_violation(experts: int, most: float) -> Any:
-    """Log-normal loads of which the largest is ``1 + most`` times the mean."""
+def log_normal(experts: int, sigma: float) -> Any:
+    """Loads whose logarithms are the quantiles of a normal distribution; the largest is 1."""
     z = np.array([NormalDist().inv_cdf((rank + 0.5) / experts) for rank in range(experts)])[::-1]
+    return np.exp(sigma * (z - z[0]))
+
+
+def _sigma_of(experts: int, busiest: float) -> float:
+    """The sigma of log-normal loads of which the largest is ``busiest`` times the mean, by halving."""
     low, high = 0.0, 200.0
     for _ in range(80):
         middle = 0.5 * (low + high)
-        loads = np.exp(middle * (z - z[0]))
-        low, high = (middle, high) if experts / loads.sum() < 1.0 + most else (low, middle)
-    return np.exp(low * (z - z[0]))
+        low, high = (middle, high) if experts / log_normal(experts, middle).sum() < busiest else (low, middle)
+    return low
 
 
-SHAPES = {"uniform": _uniform, "zipf": _zipf, "maxvio": _max_violation, "dirichlet": None}  # dirichlet is drawn anew for each layer
+def _max_violation(experts: int, most: float) -> Any:
+    """Log-normal loads of which the largest is ``1 + most`` times the mean."""
+    return log_normal(experts, _sigma_of(experts, 1.0 + most))
+
+
+def _deviating(experts: int, deviation: float) -> Any:
+    """Log-normal loads with this deviation over their mean."""
+    return log_normal(experts, math.sqrt(math.log1p(deviation**2)))
+
+
+SHAPES = {
+    "uniform": _uniform,
+    "zipf": _zipf,
+    "maxvio": _max_violation,
+    "cv": _deviating,
+    "dirichlet": None,
+}  # dirichlet is drawn anew for each layer
 
 
 def _named(word: str, number: str, experts: int, layers: int) -> Any:
     """The shares of a named shape by layer, with the experts in a random order that is always the same."""
     parameter = 0.0 if word == "uniform" else units.parse(number, "1", f"{FLAG} {word}")
-    most = {"maxvio": experts - 1.0, "zipf": 20.0}.get(word, 1e6)
+    most = {"maxvio": experts - 1.0, "zipf": 20.0, "cv": 100.0}.get(word, 1e6)
     if word == "uniform" and number:
         raise ValueRangeError(f"{FLAG} uniform has no number, got {units.shorten(number)}")
     if not (0.0 <= parameter <= most) or (word == "dirichlet" and parameter < 1e-3):
         raise ValueRangeError(f"{FLAG} {word}:{units.shorten(number)}, must be from {'0.001' if word == 'dirichlet' else '0'} to {most:g}")
     if word == "uniform":
         return np.full((1, experts), 1.0 / experts)
-    random, shape = np.random.default_rng(SEED), SHAPES[word]
+    shape = SHAPES[word]
     if shape is None:
-        return random.dirichlet(np.full(experts, parameter), size=layers)
-    loads = shape(experts, parameter)
+        return np.random.default_rng(SEED).dirichlet(np.full(experts, parameter), size=layers)
+    return _shuffled(shape(experts, parameter), layers)
+
+
+def _published(name: str, experts: int, layers: int, folders: tuple[str, ...]) -> Any:
+    """The shares of a published run: log-normal loads as wide as those whose busiest expert it reports, for this number of experts."""
+    found = load.record("expert-loads", name, folders)
+    return _shuffled(log_normal(experts, _sigma_of(int(found.experts.value), found.busiest.value)), layers)
+
+
+def _shuffled(loads: Any, layers: int) -> Any:
+    """Shares by layer, each layer in a random order of its own that is always the same."""
+    random = np.random.default_rng(SEED)
     return np.stack([random.permutation(loads / loads.sum()) for _ in range(layers)])

@@ -9,9 +9,9 @@ from ironlaw.catalog.records import Framework, Objective
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
+from ironlaw.estimate.layer.uneven import ExpertLoad
 from ironlaw.job import Documents, Job
 from ironlaw.precision import Precision
 from ironlaw.question import defaults
@@ -31,6 +31,7 @@ def bind_job(
     assumptions: Assumptions,
     objective: tuple[Objective | None, Model | None] = (None, None),
     documents: Documents | None = None,
+    expert_load: ExpertLoad | None = None,
 ) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
     formats, of_experts = formats
@@ -55,7 +56,7 @@ def bind_job(
         "documents": documents,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
-        "expert_load": bind_expert_load(asked, model),
+        "expert_load": expert_load,
         "lora_targets": targets(_decide_targets(asked, framework), model, framework) if asked.lora_rank else (),
         "chunked_logits": _decide_logits(asked, framework, assumptions),
         "fp8_scaling": scaling,

@@ -12,6 +12,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision
 from ironlaw.estimate.bind.documents import bind_documents
+from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
@@ -93,11 +94,13 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     cluster = bind_cluster(asked, folders, notes)
     documents = bind_documents(asked, folders, notes)
 
+    expert_load = bind_expert_load(asked, model, folders)
+
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
         stack = load.record("frameworks", framework, folders)
-        return bind_job(asked, model, stack, cluster, (formats, of_experts), decided, objective, documents), decided
+        return bind_job(asked, model, stack, cluster, (formats, of_experts), decided, objective, documents, expert_load), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None
