@@ -141,11 +141,7 @@ READERS: dict[str, Reader] = DENSE | {
 }
 
 # decoders whose layers no Model describes
-NOT_MODELLED = {
-    "mamba2": "a model of Mamba-2 layers alone",
-    "recurrent_gemma": "RG-LRU",
-    "rwkv": "RWKV",
-}
+NOT_MODELLED = {"mamba2": "a model of Mamba-2 layers alone", "recurrent_gemma": "RG-LRU", "rwkv": "RWKV"}
 _ENCODERS = (
     "albert beit bert bert-generation camembert clip convbert data2vec-text deberta deberta-v2 deit dinov2 distilbert electra ernie "
     "esm flaubert funnel hubert layoutlm layoutlmv3 longformer modernbert mpnet nomic_bert perceiver roberta roformer siglip "

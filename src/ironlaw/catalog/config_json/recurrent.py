@@ -43,9 +43,7 @@ def kimi_linear(f: Fields) -> Kwargs:
     dense, step = dense_first(f)["first_k_dense_replace"], f.size("moe_layer_freq", default=1)
     if step != 1:
         raise f.refuse("moe_layer_freq", "dense layers between routed ones")
-    sizes = [
-        ({"mixer": "kda"} if i + 1 in scanning else {}) | ({"mlp": "routed"} if i >= dense else {}) for i in range(layers)
-    ]
+    sizes = [({"mixer": "kda"} if i + 1 in scanning else {}) | ({"mlp": "routed"} if i >= dense else {}) for i in range(layers)]
     inner, latent = f.size("moe_intermediate_size"), f.count("routed_expert_hidden_size")
     return (
         fields
@@ -117,7 +115,9 @@ def minimax_01(f: Fields) -> Kwargs:
 def mamba_1(f: Fields) -> Kwargs:
     """Mamba and Falcon Mamba: every layer is one block with the selective scan."""
     f = with_llama_names(f, hidden_size="d_model", num_hidden_layers="n_layer")
-    f.ignore("ssm_cfg", "rms_norm", "fused_add_norm", "pad_vocab_size_multiple", "time_step_init_scheme", "time_step_floor", "time_step_max")
+    f.ignore(
+        "ssm_cfg", "rms_norm", "fused_add_norm", "pad_vocab_size_multiple", "time_step_init_scheme", "time_step_floor", "time_step_max"
+    )
     f.ignore("time_step_min", "time_step_scale", "mixer_rms_eps", "use_mambapy", "use_falcon_mambapy", "use_cache", "expand")
     f.ignore("intermediate_size")
     if f.flag("use_bias", False):

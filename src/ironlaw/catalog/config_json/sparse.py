@@ -31,7 +31,7 @@ def deepseek_v4(f: Fields) -> Kwargs:
     if f.size("num_key_value_heads") != 1:
         raise f.refuse("num_key_value_heads", "compressed attention with more than one key-value head")
     fields = llama_fields(f, tie=False, head_dim=512)
-    f.ignore("hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "num_hash_layers", "mlp_layer_types", "qk_rope_head_dim", "expert_dtype")
+    f.ignore("hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "num_hash_layers", "mlp_layer_types", "expert_dtype")
     if tables := f.count("num_hash_layers"):
         f.left_out.append(f"num_hash_layers {tables} (a table of tokens picks their experts: timed as the other routed layers)")
     groups, heads = f.size("o_groups"), fields["num_attention_heads"]
@@ -54,6 +54,7 @@ def deepseek_v4(f: Fields) -> Kwargs:
         | {
             "router_bias": f.text("topk_method", default="noaux_tc") == "noaux_tc",
             "q_lora_rank": f.size("q_lora_rank"),
+            "qk_rope_head_dim": f.size("qk_rope_head_dim", default=64),
             "o_lora_rank": f.size("o_lora_rank"),
             "o_groups": groups,
             "sliding_window": f.size("sliding_window"),
@@ -160,7 +161,9 @@ def step3p5(f: Fields) -> Kwargs:
     layers = f.size("num_hidden_layers")
     f.ignore("layer_types", "attention_other_setting", "moe_layers_enum", "moe_every_n_layer", "moe_layer_offset", "share_expert_dims")
     f.ignore("att_impl_type", "use_rope_layers", "yarn_only_types", "partial_rotary_factors", "swiglu_limits", "swiglu_limits_shared")
-    f.ignore("need_fp32_gate", "norm_expert_weight", "n_shared_experts", "moe_router_activation", "use_moe", "use_mfa", "sink", "zero_centered")
+    f.ignore(
+        "need_fp32_gate", "norm_expert_weight", "n_shared_experts", "moe_router_activation", "use_moe", "use_mfa", "sink", "zero_centered"
+    )
     listed: Any = f.config.get("layer_types")
     if not isinstance(listed, list) or len(listed) < layers or any(k not in ("full_attention", "sliding_attention") for k in listed):
         raise f.wrong("layer_types", f"a list of at least {layers} of full_attention and sliding_attention")
@@ -191,7 +194,9 @@ def _other_heads(f: Fields, fields: Kwargs) -> Kwargs:
     """Heads of the layers that see a window."""
     names = ("num_attention_heads", "num_key_value_heads", "head_dim")
     if f.config.get("attention_other_setting") is None:
-        f.left_out.append("attention_other_setting is absent: layers with a window have the heads of the others (Step-3.5-Flash has 96 there)")
+        f.left_out.append(
+            "attention_other_setting is absent: layers with a window have the heads of the others (Step-3.5-Flash has 96 there)"
+        )
         return {name: fields[name] for name in names}
     other = f.inner("attention_other_setting")
     read = {
