@@ -199,12 +199,11 @@ def _other_heads(f: Fields, fields: Kwargs) -> Kwargs:
         )
         return {name: fields[name] for name in names}
     other = f.inner("attention_other_setting")
-    read = {
+    return {
         "num_attention_heads": other.size("num_attention_heads", default=fields["num_attention_heads"]),
         "num_key_value_heads": other.size("num_attention_groups", default=fields["num_key_value_heads"]),
         "head_dim": other.size("head_dim", default=fields["head_dim"]),
     }
-    return read
 
 
 def _routed_layers(f: Fields, layers: int) -> set[int]:
