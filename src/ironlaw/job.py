@@ -53,6 +53,7 @@ class Job(Frozen):
     adapter: str  # lora | dora: what stands beside a frozen matrix
     frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
     attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
+    attention_precision: str  # wide | fp8 | fp8-forward: format of attention's two products
     cuda_graphs: str  # none | partial (attention, dense MLPs, Mamba) | full | a list of modules: what runs as a captured graph
     microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
     deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain

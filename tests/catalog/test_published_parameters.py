@@ -35,15 +35,15 @@ def model_of(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['file_or_name']}-{row['what']}-{row['published']}")
 def test_the_count_of_a_model_is_the_published_one(row):
-    """Within 0.5 %, or half of the last digit of a rounded figure; counts of a class in code to a part in a hundred thousand."""
+    """Within 0.5 %, or half of the last digit of a rounded figure (active: one); counts of a class in code to one in a hundred thousand."""
     published, model = float(row["published"]), model_of(row)
     half = 0.5 * last_digit(row["published"])
     if row["what"] == "active":
         tables = model.vocab_size * model.hidden_size
         counted = [float(active_parameters(model)) - left_out * tables for left_out in (0, 1, 2)]
-        assert min(abs(value - published) for value in counted) <= max(0.005 * published, half)
+        assert min(abs(value - published) for value in counted) <= max(0.005 * published, 2.0 * half)  # some cards cut instead of rounding
         return
-    share = 1e-5 if row["grade"] == "code" else 0.005
+    share = 1e-5 if row["title"].startswith("counted from the code") else 0.005
     assert float(total_parameters(model)) == pytest.approx(published, rel=share, abs=half)
 
 

@@ -438,6 +438,7 @@ class Systems(Record):
     attention_backward: Sourced = quantity("1")  # time of attention backward, over its record
     older_flash: Sourced = quantity("1")  # rate of flash attention 2 where the architecture has a newer kernel, over its record
     first_flash: Sourced = quantity("1")  # rate of flash attention 1 over 2
+    fp8_flash: Sourced | None = quantity("1", required=False)  # share of the fp8 peak that flash attention reaches, over its share in bf16
     scale_up_sustained: Sourced = quantity("1")  # rate of a collective in a domain inside a step, over its benchmark
     fabric_sustained: Sourced = quantity("1")  # the same on the fabric
     tp_exposed: Sourced = quantity("1")  # share of overlapped tensor-parallel communication that is not hidden

@@ -51,6 +51,8 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "gpus_factor": (plan.gpus == plan.tp * plan.pp * plan.cp * plan.dp) & _is_whole(plan.dp_replicate) & _is_whole(plan.dp_shard),
         "tp_divides_heads": _divide_all(plan.tp, values_of(model, "num_attention_heads")),
         "tp_divides_kv_heads": _divide_all(plan.tp, values_of(model, "num_key_value_heads"), multiples=True),
+        "tp_divides_output_groups": _divides(plan.tp, model.o_groups) if model.o_groups else np.True_,
+        "cp_splits_attention": (plan.cp == 1) | (not model.o_lora_rank),
         "tp_divides_intermediate_size": _divide_all(plan.tp, values_of(model, "intermediate_size")),
         "ep_divides_experts": _experts_divide(model, plan),
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
@@ -74,6 +76,8 @@ RULES = {
     "gpus_factor": "gpus = tp * pp * cp * dp_replicate * dp_shard, all whole",
     "tp_divides_heads": "tp divides num_attention_heads",
     "tp_divides_kv_heads": "tp divides num_key_value_heads, or is a multiple of it",
+    "tp_divides_output_groups": "tp divides o_groups, the groups of heads of compressed attention's output",
+    "cp_splits_attention": "cp is 1 where attention is compressed",
     "tp_divides_intermediate_size": "tp divides intermediate_size",
     "ep_divides_experts": "ep divides num_experts and etp moe_intermediate_size; a dense model has ep 1 and etp 1",
     "ep_divides_ranks": "ep * etp divides tp * cp * dp, and divides or is a multiple of tp * cp * dp_shard",
@@ -100,6 +104,9 @@ RULES = {
 _BROKEN = {
     "tp_divides_heads": "tp {tp:g} does not divide num_attention_heads {num_attention_heads}",
     "tp_divides_kv_heads": "tp {tp:g} neither divides num_key_value_heads {num_key_value_heads} nor is a multiple of it",
+    "tp_divides_output_groups": "tp {tp:g} does not divide o_groups {model.o_groups} of compressed attention",
+    "cp_splits_attention": "cp {cp:g}: context parallelism of compressed attention is not modelled; --recompute full, --tp and --pp take"
+    " less memory a rank",
     "tp_divides_intermediate_size": "tp {tp:g} does not divide intermediate_size {intermediate_size}",
     "gpus_factor": "{gpus:g} gpus do not factor: tp {tp:g} * pp {pp:g} * cp {cp:g}"
     " leaves dp_replicate {dp_replicate:.4g} * dp_shard {dp_shard:.4g}",

@@ -198,8 +198,8 @@ def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank
         conv_kernel [1] > 0               tokens the convolution covers
         mamba_norms [1]                   0 or 1: steps, B and C pass norms with weights (Jamba)
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
-    Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as mamba_ssm/modules/mamba_simple.py
-                 has them, https://github.com/state-spaces/mamba
+    Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as in mamba_ssm,
+                 mamba_simple.py, https://github.com/state-spaces/mamba
     Leaves out:  biases of the large projections
     >>> 64 * (float(mamba_1(2560, 5120, 16, 160, 4, 0)) + 2560) + 50280 * 2560 + 2560  # Mamba 2.8B: layers, norms, tied table
     2768345600.0
@@ -221,8 +221,8 @@ def mamba_1_matmul(hidden_size, mamba_intermediate_size, ssm_state_size, time_st
         ssm_state_size [1] > 0            states of each channel
         time_step_rank [1] > 0            rank of the steps
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
-    Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as mamba_ssm/modules/mamba_simple.py
-                 has them, https://github.com/state-spaces/mamba
+    Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as in mamba_ssm,
+                 mamba_simple.py, https://github.com/state-spaces/mamba
     Leaves out:  the convolution, what a channel holds (decays, skip, bias)
     >>> float(mamba_1_matmul(2560, 5120, 16, 160))
     41123840.0

@@ -62,10 +62,10 @@ def hyper_head(hidden_size, hc_mult):
 
 
 def hyper_connection_traffic(tokens, hidden_size, hc_mult, bytes_per_element):
-    """Traffic of one block's hyper-connections, forward: ``t h e (4 n + 2)``, with fused kernels.
+    """Traffic of one block's hyper-connections, forward: ``t h e (3 n + 2)``, beside the product that makes the coefficients.
 
-    The coefficients read n streams, the sum before the block reads n and writes 1, and the mix behind it reads n + 1 and writes n.
-    A plain residual addition moves 3.
+    The sum before the block reads n streams and writes 1; the mix behind it, one fused kernel, reads n + 1 and writes n. The product of
+    the coefficients reads n more, so that a block moves 4 n + 2 in all. A plain residual addition moves 3.
 
     Parameters
         tokens [token]: tokens t, >= 0
@@ -78,10 +78,34 @@ def hyper_connection_traffic(tokens, hidden_size, hc_mult, bytes_per_element):
         read and n C written), https://arxiv.org/abs/2512.24880
     Leaves out: the n (n + 2) coefficients of a token and the steps that make the matrix doubly stochastic, which stay on chip
 
-    >>> float(hyper_connection_traffic(1, 1, 4, 1)), 3  # elements of a channel: four streams, and a plain addition
+    >>> float(hyper_connection_traffic(1, 1, 4, 1)) + 4, 3  # elements of a channel: four streams and their product, a plain addition
     (18.0, 3)
     """
-    value = 1.0 * tokens * hidden_size * (4.0 * hc_mult + 2.0) * bytes_per_element
+    value = 1.0 * tokens * hidden_size * (3.0 * hc_mult + 2.0) * bytes_per_element
+    return inside(value, tokens >= 0, hidden_size >= 0, hc_mult > 0, bytes_per_element >= 0)
+
+
+def hyper_connection_traffic_backward(tokens, hidden_size, hc_mult, bytes_per_element):
+    """Traffic of one block's hyper-connections, backward: ``t h e (4 n + 3)``, beside the products of the coefficients.
+
+    Read: the streams, their gradients from behind, the gradient from the coefficients (n each), the block's output and the gradient of
+    its input. Written: the gradients of the streams (n) and of the block's output.
+
+    Parameters
+        tokens [token]: tokens t, >= 0
+        hidden_size [1]: width h of a residual stream, >= 0
+        hc_mult [1]: streams n, > 0
+        bytes_per_element [B]: element e, >= 0
+    Factor [1/token]: times a token's streams are read or written
+    Returns [B]: bytes moved
+    Source: count of the tensors of Xie et al., mHC, 2025, equation 3, with one fused kernel on either side of the block,
+        https://arxiv.org/abs/2512.24880
+    Leaves out: coefficients and their gradients
+
+    >>> float(hyper_connection_traffic_backward(1, 1, 4, 1))
+    19.0
+    """
+    value = 1.0 * tokens * hidden_size * (4.0 * hc_mult + 3.0) * bytes_per_element
     return inside(value, tokens >= 0, hidden_size >= 0, hc_mult > 0, bytes_per_element >= 0)
 
 
@@ -102,7 +126,7 @@ def attention_residual(hidden_size):
 
 
 def attention_residual_traffic(tokens, hidden_size, sources, bytes_per_element):
-    """Traffic of one block's attention residuals, forward: ``t h e (s + 1 + 3)``: s sources read, their sum written, and an addition.
+    """Traffic of one block's attention residuals, forward: ``t h e (s + 1)``, s sources read and their weighted sum written.
 
     Parameters
         tokens [token]: tokens t, >= 0
@@ -113,12 +137,12 @@ def attention_residual_traffic(tokens, hidden_size, sources, bytes_per_element):
     Returns [B]: bytes moved
     Source: Kimi Team, Attention Residuals, 2026, equations 8 to 10, https://arxiv.org/abs/2603.15031, as one kernel that keeps a token's
         sources on chip (assumed: the kernels of the training stack are not public)
-    Leaves out: the scores, one a source and token
+    Leaves out: the scores, one a source and token; the addition to the sum of the group
 
     >>> float(attention_residual_traffic(1, 1, 5, 1))
-    9.0
+    6.0
     """
-    value = 1.0 * tokens * hidden_size * (1.0 * sources + 4.0) * bytes_per_element
+    value = 1.0 * tokens * hidden_size * (1.0 * sources + 1.0) * bytes_per_element
     return inside(value, tokens >= 0, hidden_size >= 0, sources > 0, bytes_per_element >= 0)
 
 

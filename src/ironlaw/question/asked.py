@@ -93,6 +93,7 @@ class Asked(Frozen):
     # kernels
     flash_attention: bool | None = None
     attention_kernel: str = ""  # the framework's
+    attention_precision: str = defaults.ATTENTION_PRECISION
     cuda_graphs: str = defaults.CUDA_GRAPH
     # context parallel
     cp_method: str = defaults.CP_METHOD

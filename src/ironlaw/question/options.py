@@ -383,6 +383,11 @@ OPTIONS: dict[str, Option] = {
     ),
     # --- kernels
     "flash_attention": Option(switch, "flash attention (default: on where device and framework have it)", "on|off"),
+    "attention_precision": Option(
+        one_of(defaults.ATTENTION_PRECISIONS),
+        f"format of attention's two products: fp8, fp8-forward (backward stays wide), wide (default: {defaults.ATTENTION_PRECISION})",
+        "NAME",
+    ),
     "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "flash-attention generation (default: the framework's)", "NAME"),
     "cuda_graphs": Option(
         graphs,
@@ -506,7 +511,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Precision and kernels": (
         "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
         "bf16_layers_at_end", "gradient_dtype", "flash_attention",
-        "attention_kernel", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
+        "attention_kernel", "attention_precision", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
     "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "adapter", "frozen_weights", "frozen_layers"),

@@ -13,7 +13,9 @@ from ironlaw.law import parameters
 
 CONFIGS = paths.DATA / "hf_configs" / "experts"
 MODELS = {name: load.record("models", name) for name in load.names("models")}
-EXPERTS = [name for name, m in MODELS.items() if m.num_experts and not (m.one_block_layers or m.linear_attention_layers)]
+# layers that differ and indexers are counted in published_parameters.csv
+OTHER = {name for name, m in MODELS.items() if m.one_block_layers or m.linear_attention_layers or m.layer_groups or m.index_topk}
+EXPERTS = [name for name, m in MODELS.items() if m.num_experts and name not in OTHER]
 DIMENSIONS = [
     name
     for name in load.record("models", "deepseek-v3").fields
@@ -33,6 +35,7 @@ TABLES_NOT_COUNTED = {
     "kimi-k2": 1,
     "glm-4.5": 2,
     "glm-4.5-air": 2,
+    "minimax-m2.5": 2,
 }
 
 

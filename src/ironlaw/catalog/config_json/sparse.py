@@ -31,7 +31,7 @@ def deepseek_v4(f: Fields) -> Kwargs:
     if f.size("num_key_value_heads") != 1:
         raise f.refuse("num_key_value_heads", "compressed attention with more than one key-value head")
     fields = llama_fields(f, tie=False, head_dim=512)
-    f.ignore("hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "num_hash_layers", "mlp_layer_types", "qk_rope_head_dim", "expert_dtype")
+    f.ignore("hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "num_hash_layers", "mlp_layer_types", "expert_dtype")
     if tables := f.count("num_hash_layers"):
         f.left_out.append(f"num_hash_layers {tables} (a table of tokens picks their experts: timed as the other routed layers)")
     groups, heads = f.size("o_groups"), fields["num_attention_heads"]
@@ -54,6 +54,7 @@ def deepseek_v4(f: Fields) -> Kwargs:
         | {
             "router_bias": f.text("topk_method", default="noaux_tc") == "noaux_tc",
             "q_lora_rank": f.size("q_lora_rank"),
+            "qk_rope_head_dim": f.size("qk_rope_head_dim", default=64),
             "o_lora_rank": f.size("o_lora_rank"),
             "o_groups": groups,
             "sliding_window": f.size("sliding_window"),
@@ -198,12 +199,11 @@ def _other_heads(f: Fields, fields: Kwargs) -> Kwargs:
         )
         return {name: fields[name] for name in names}
     other = f.inner("attention_other_setting")
-    read = {
+    return {
         "num_attention_heads": other.size("num_attention_heads", default=fields["num_attention_heads"]),
         "num_key_value_heads": other.size("num_attention_groups", default=fields["num_key_value_heads"]),
         "head_dim": other.size("head_dim", default=fields["head_dim"]),
     }
-    return read
 
 
 def _routed_layers(f: Fields, layers: int) -> set[int]:

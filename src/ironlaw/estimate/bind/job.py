@@ -11,6 +11,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
+from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.uneven import ExpertLoad
 from ironlaw.job import Documents, Job
 from ironlaw.precision import Precision
@@ -43,6 +44,8 @@ def bind_job(
     if formats.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
+    _check_attention_precision(asked, cluster, flash)
+    _assume_layers(model, assumptions)
     same = {name: getattr(asked, name) for name in Job.fields if hasattr(asked, name)}  # taken as they are
     decided = {
         "model": model,
@@ -64,6 +67,34 @@ def bind_job(
         "schedule": asked.schedule or defaults.SCHEDULE,
     }
     return Job(**{**same, **decided})
+
+
+def _check_attention_precision(asked: Asked, cluster: Cluster, flash: bool) -> None:
+    """Refuse attention in fp8 where the device has no such rate, or where attention is not one fused kernel."""
+    how = asked.attention_precision
+    if how == defaults.ATTENTION_PRECISION:
+        return
+    if "fp8" not in cluster.accelerator.peak:
+        raise QuestionError(f"--attention-precision {how}: {cluster.accelerator.name} has no fp8 rate; leave the option out")
+    if not flash:
+        raise QuestionError(f"--attention-precision {how} needs a fused kernel: --flash-attention on")
+
+
+def _assume_layers(model: Model, assumptions: Assumptions) -> None:
+    """List what is assumed of layers whose training kernels are not public."""
+    for mixer in dict.fromkeys(kind.mixer for kind in kinds(model)):
+        if mixer.assumed:
+            assume(assumptions, f"{mixer.prefix}layers", mixer.assumed, "default")
+    if model.hc_mult:
+        assume(
+            assumptions, "hyper-connections", "three fused kernels a block (mHC, section 4.3); all streams go to the next stage", "default"
+        )
+    if model.attn_res_block_size:
+        assume(assumptions, "attention residuals", "one fused kernel a block; all sums so far go to the next stage", "default")
+    if model.index_topk or any(dict(kind.sizes).get("index_topk") for kind in kinds(model)):
+        assume(
+            assumptions, "picked keys", "read from cache at the rate of flash attention; the indexer scores in the wide format", "default"
+        )
 
 
 def _decide_targets(asked: Asked, framework: Framework) -> str:

@@ -23,6 +23,7 @@ UNFUSED_BACKWARD_FLOP = 2.0
 FLASH_KERNELS, UNFUSED_KERNELS = ("flash",), ("batched gemms", "softmax")  # keys of the kernels of attention
 ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix units
 DROPOUT = 5.0  # bytes of dropout as a separate kernel, of elements of 2: read, written, and a byte of mask; backward as much
+NARROW_BYTES = 0.625  # of the bytes of the kernel, where of four tensors three are in one byte instead of two
 SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
 
 _LATENT = ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -238,8 +239,24 @@ def flash(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> 
     if backward:
         flop, moved = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP
         efficiency = efficiency * FLASH_BACKWARD_FLOP / (c.backward_time_ratio.value * cluster.systems.attention_backward.value)
+    if narrow(job, backward):  # queries, keys and values in one byte, the output wide
+        share = cluster.systems.fp8_flash
+        efficiency, moved = efficiency * (1.0 if share is None else share.value), moved * NARROW_BYTES
+        casts = [elementwise(cluster, "attention casts", cast_elements(s, backward) * (job.precision.activation_bytes + 1.0), 3.0)]
+        core = kernel(cluster, "flash attention", flop, moved, "fp8", cluster.gemm(wide), efficiency, key=FLASH_KERNELS[0])
+        return [core, *casts, *index_scores(cluster, job, plan, backward)]
     core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency, key=FLASH_KERNELS[0])
     return [core, *index_scores(cluster, job, plan, backward)]
+
+
+def narrow(job: Job, backward: bool) -> bool:
+    """True where a pass computes attention's products in fp8."""
+    return job.attention_precision == "fp8" or (job.attention_precision == "fp8-forward" and not backward)
+
+
+def cast_elements(s: Shapes, backward: bool) -> Any:
+    """Elements that are cast for a pass in fp8: queries, keys and values; backward the gradient of the output."""
+    return s.tokens * s.head_dim * (s.heads if backward else s.heads + 2.0 * s.kv_heads)
 
 
 @once_for_sizes

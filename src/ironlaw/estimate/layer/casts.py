@@ -27,7 +27,7 @@ from ironlaw.terms import Term
 
 CAST = Operator("cast")  # the key of kernels that cast
 Products = dict[str, tuple[Any, Any, Any]]
-GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
+GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "attention gate", "mlp in", "shared expert in", "state in")
 BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; elsewhere a router lies between
 GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state out")
 

@@ -28,6 +28,7 @@ class CompressedAttention(Attention):
 
     name, prefix = "compressed", "compressed-attention "
     windowed = True
+    assumed = "one fused kernel over window and entries at the rate of flash attention; entries made by one kernel"
 
     def parameters(self, model: Model) -> Any:
         """Count projections, norms, sinks, compressor and indexer."""

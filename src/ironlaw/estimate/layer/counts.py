@@ -59,7 +59,7 @@ def residual_matmul(model: Model, kind: Kind) -> Any:
     count: Any = 0.0
     if model.hc_mult:
         count = count + kind.blocks * residuals.hyper_connection_matmul(model.hidden_size, model.hc_mult)
-    return count + 2.0 * model.hidden_size * model.hidden_size_per_layer_input
+    return count + 3.0 * model.hidden_size * model.hidden_size_per_layer_input  # a layer's share of the projection of all layers too
 
 
 def visited(model: Model) -> float:
@@ -331,9 +331,15 @@ def replicated_parameters(model: Model, kind: Kind) -> Any:
 @once_for_stage
 def stage_replicated(model: Model, stage: Stage) -> Any:
     """Parameters of a stage that tensor parallelism does not split: of its layers, learned positions, and the last norm."""
-    positions = embedding_parameters(model) - table_parameters(model)
+    positions = embedding_parameters(model) - table_parameters(model) - per_layer_table(model)
     count = stage.embedding * positions + stage.head * norm_parameters(model)
     return _with_layers(count, model, stage, replicated_parameters)
+
+
+def per_layer_table(model: Model) -> float:
+    """The table of all layers' second embeddings, which ranks split by rows as they split the first."""
+    rows = model.vocab_size_per_layer_input or model.vocab_size
+    return float(model.num_hidden_layers * model.hidden_size_per_layer_input * rows)
 
 
 @once_for_stage

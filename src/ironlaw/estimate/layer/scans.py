@@ -27,6 +27,7 @@ class KimiDelta(StateMixer):
     """Kimi Delta Attention: the gated delta rule with a decay for each channel."""
 
     name, prefix = "kda", "Kimi-Delta "
+    assumed = "kernels of flash-linear-attention, chunks of 64; backward moves 2.5 times the bytes of forward"
     layout_kernels, scan_kernels = (8.0, 10.0), (6.0, 11.0)
 
     def parameters(self, model: Model) -> Any:
@@ -84,6 +85,7 @@ class Lightning(StateMixer):
     """Lightning attention: linear attention with a fixed decay for each head, in blocks."""
 
     name, prefix = "lightning", "lightning-attention "
+    assumed = "Lightning Attention-2 in blocks of 256; backward moves 2.5 times the bytes of forward"
     layout_kernels, scan_kernels = (5.0, 7.0), (2.0, 4.0)
 
     def parameters(self, model: Model) -> Any:
@@ -115,6 +117,7 @@ class Mamba1(StateMixer):
     """Mamba-1: the selective scan, one fused kernel on vector units. Ranks split its channels."""
 
     name, prefix, graph_module = "mamba_1", "mamba-1 ", "mamba"
+    assumed = "the fused selective scan on vector units at the efficiency of matrix products; ranks split channels"
     layout_kernels, scan_kernels = (2.0, 2.0), (1.0, 1.0)
     sizes = ("hidden_size", "mamba_intermediate_size", "ssm_state_size", "time_step_rank")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate.layer import adapters, casts, experts
+from ironlaw.estimate.layer import adapters, casts, experts, residuals
 from ironlaw.estimate.layer.counts import expert_width, norms_of
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
@@ -36,9 +36,11 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
     inputs = input_bytes_kept(job, kind)
     norm_share = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input is kept where its output is computed again
     mixer = kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
+    streams = residual_activations(job, plan, s, kind, cheap_kept)
     if job.lora_rank:
         return [
             *activations_beside_frozen(job, plan, s, kind),
+            *streams,
             *norm_copies(job, plan, s, kind, cheap_kept),
             *mixer,
             *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept),
@@ -58,6 +60,7 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
             bytes_per_element=e,
             input_bytes=with_source(job, inputs),
         ),
+        *streams,
         *norm_copies(job, plan, s, kind, cheap_kept),
         *mixer,
         *cast_copies(job, s, kind),
@@ -86,6 +89,19 @@ def norm_copies(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[
     if stated is None:
         return []
     return [hidden_state("copies in norms", job, plan, s, norms_of(job.model, kind) * stated.value / job.precision.activation_bytes * kept)]
+
+
+def residual_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[Term]:
+    """What residual connections keep beside the inputs of norms: streams and blocks' outputs, sums, the second embedding."""
+    model, terms = job.model, []
+    if model.hc_mult or model.attn_res_block_size:
+        terms.append(hidden_state("residual streams", job, plan, s, residuals.saved_states(model, kind.blocks, kept)))
+    if model.hidden_size_per_layer_input:  # the second embedding, the gate before and behind its activation, and their product
+        terms.append(hidden_state("per-layer embedding", job, plan, s))
+        terms.append(
+            elements("inside the per-layer embedding", s.tokens, 4.0 * model.hidden_size_per_layer_input, job.precision.activation_bytes)
+        )
+    return terms
 
 
 def hidden_state(name: str, job: Job, plan: Plan, s: Shapes, times: Any = None) -> Term:

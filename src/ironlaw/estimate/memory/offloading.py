@@ -16,6 +16,7 @@ from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, la
 from ironlaw.estimate.memory.buffers import share_of
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network.sharding import exposed
+from ironlaw.estimate.pipeline.hand_overs import handed_over
 from ironlaw.estimate.pipeline.in_flight import in_flight_per_layer
 from ironlaw.estimate.pipeline.stages import Pace, Stage, offloaded_share
 from ironlaw.job import Job
@@ -74,7 +75,8 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     for kind, parts in layers.items():
         if kind.trained:
             saved = saved + layers_of(stage, kind, job.model) * fold(parts)
-    checkpoints = hidden_state("checkpoints", job, plan, Shapes.of(job, plan)).value * checkpoints_of(job, plan, stage)
+    one = hidden_state("checkpoints", job, plan, Shapes.of(job, plan), handed_over(job.model)).value
+    checkpoints = one * checkpoints_of(job, plan, stage)
     held = (saved * (1.0 - plan.recompute_layers) + checkpoints) * in_flight
     activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
@@ -170,7 +172,7 @@ def activation_traffic(
     """
     if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
-    checkpoint = hidden_state("checkpoints", job, plan, s).value * plan.recompute_layers / plan.recompute_segment
+    checkpoint = hidden_state("checkpoints", job, plan, s, handed_over(job.model)).value * plan.recompute_layers / plan.recompute_segment
     saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers) + checkpoint
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     share = offloaded_share(job, first) * plan.offload_activations

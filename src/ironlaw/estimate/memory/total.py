@@ -28,6 +28,7 @@ from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share
 from ironlaw.estimate.memory.reference import reference_memory
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network.context import attention_buffers
+from ironlaw.estimate.pipeline.hand_overs import handed_over
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.pipeline.stages import Stage, stages
 from ironlaw.frozen import Frozen
@@ -223,7 +224,7 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
     """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers or segments."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     on_device = share_on_device(job, plan, stage)
-    boundary = hidden_state("checkpoints", job, plan, s, checkpoints_of(job, plan, stage) * in_flight * on_device)
+    boundary = hidden_state("checkpoints", job, plan, s, handed_over(job.model) * checkpoints_of(job, plan, stage) * in_flight * on_device)
     return [
         *(
             total(
@@ -243,7 +244,8 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
 
 def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:
     """Hidden states between two pipeline stages: one received and one sent, forward and backward."""
-    return total("hidden states in transit", [hidden_state("hidden state", job, plan, s)], times=np.where(plan.pp > 1, 4.0, 0.0))
+    state = hidden_state("hidden state", job, plan, s)
+    return total("hidden states in transit", [state], times=np.where(plan.pp > 1, 4.0 * handed_over(job.model), 0.0))
 
 
 def _slack(size: Any, fraction: Any, left: Any) -> Any:

@@ -29,7 +29,7 @@ from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, leaf, total
 
 BLOCKS = (  # products split by columns, and by rows
-    (("query-key-value", "query up", "key-value up", "state in"), ("attention output", "state out")),
+    (("query-key-value", "query up", "key-value up", "attention gate", "state in"), ("attention output", "state out")),
     (("mlp in", "shared expert in"), ("mlp out", "shared expert out")),
 )
 
