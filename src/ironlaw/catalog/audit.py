@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ironlaw.catalog import load
+from ironlaw.catalog import clouds, load
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
 from ironlaw.catalog.sourced import Source
@@ -225,6 +225,7 @@ _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
     "nodes": _check_node,
     "models": _check_model,
     "prices": _check_prices,
+    "clouds": clouds.problems,
     "sites": _check_site,
     "grids": _check_grid,
     "calibration": _check_calibration,

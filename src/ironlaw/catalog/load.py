@@ -31,6 +31,7 @@ SINGULAR = {
     "fabrics": "fabric",
     "models": "model",
     "prices": "price list",
+    "clouds": "cloud",
     "grids": "grid",
     "sites": "site",
     "fibres": "fibre",

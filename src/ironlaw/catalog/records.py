@@ -49,6 +49,7 @@ class Accelerator(Record):
 class Node(Record):
     """A server: its accelerators, the size of their scale-up domain, its NICs and the power of the rest."""
 
+    like: str = ""  # the node whose record has what this one does not say
     usual_fabric: str
     scale_up: str  # links of a domain: nvswitch | pcie | xgmi | xgmi-ring | roce-mesh | ici-torus | nvlink-mesh | ...
     accelerators: Sourced = quantity("1")
@@ -66,6 +67,25 @@ class Node(Record):
     host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the server: channels times their rate
     host_memory_capacity: Sourced | None = quantity("B", required=False)  # of the server
     accelerators_per_host_link: Sourced | None = quantity("1", required=False)  # that share one link to the host; absent: one
+
+
+class Instance(Schema):
+    """One instance type that a cloud rents: its accelerators, its network, and the node record that describes it."""
+
+    name: str
+    accelerator: str
+    gpus: Sourced = quantity("1")
+    node: str = ""
+    network: Sourced | None = quantity("B/s", required=False)  # for the accelerators, of the whole instance, one direction
+    missing: str = ""  # why there is no node record
+
+
+class Cloud(Record):
+    """The instance types of one cloud that people train on."""
+
+    provider: str  # as price lists name it
+    also: tuple[str, ...] = ()  # other names of it in price lists
+    instance: tuple[Instance, ...] = list_of(Instance)
 
 
 class Fabric(Record):
@@ -417,6 +437,7 @@ class Calibration(Record):
     """
 
     version: str
+    like: str = ""  # the record that has what this one does not say: constants carried to a device without measurements
     grade: str  # measured | prior
     device: str = ""  # the accelerator of the measurements; empty for a fabric
     software: str
@@ -488,6 +509,7 @@ KINDS: dict[str, type] = {
     "fabrics": Fabric,
     "models": Model,
     "prices": PriceList,
+    "clouds": Cloud,
     "grids": Grid,
     "sites": Site,
     "fibres": Fibre,

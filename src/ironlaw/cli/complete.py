@@ -52,6 +52,12 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, written: str) -> 
     return _begin_with([*KINDS, "terms", "options"], written)
 
 
+def complete_clouds(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
+    """Complete names of clouds."""
+    del ctx, param
+    return _begin_with(load.names("clouds"), written)
+
+
 def complete_every_record(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
     """Complete names of records of every kind."""
     del ctx, param

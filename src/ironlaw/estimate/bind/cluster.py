@@ -86,6 +86,8 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
             raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
         _assume_host(node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
+    if reference.name != accelerator.name:
+        assume(assumptions, "kernel constants", f"those of {reference.name}: no operators of {accelerator.name} were measured", "default")
     clock = _sustained_clock(accelerator, reference, systems, assumptions)
     if asked.power_cap is not None:
         accelerator, clock = capped(accelerator, asked.power_cap, clock, systems, assumptions)
