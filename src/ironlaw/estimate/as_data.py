@@ -255,6 +255,8 @@ def network_data(cluster: Cluster) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if cluster.network_share != 1.0:
         told["network_share"] = cluster.network_share
+    if cluster.in_network_reduction is not None:
+        told["in_network_reduction"] = cluster.in_network_reduction
     if cluster.pod_size is not None:
         told |= {"oversubscription": number(cluster.oversubscription), "pod_size": number(cluster.pod_size)}
     return {"network": told} if told else {}

@@ -30,7 +30,9 @@ class Collective(Frozen):
     factor: Callable[[Any], Any]  # bytes each of n ranks sends for each byte of the tensor
     start_ups: Callable[[Any], Any]  # on the fabric, by the domains spanned, over those between two domains
     across: Callable[[Any, Any], Any] | None = None  # the same on a rail between domains, by ranks and domains; None: as ``factor``
+    inside: Callable[[Any], Any] | None = None  # bytes sent inside a domain, by the ranks there; None: ``factor`` of all ranks
     fills_torus: bool = True  # in a torus it uses the links of all axes that its group fills
+    inside_as: str = ""  # the constants that it takes inside a domain, where they are other ones; "": as on the fabric
     measured_as: str = ""  # the operation whose measured constants it takes; "": its own
 
     @property
@@ -56,6 +58,24 @@ COLLECTIVES = {
         Collective("all_to_all", collectives.one_way_factor, np.ones_like, fills_torus=False),  # each message goes straight
     )
 }
+
+
+IN_DOMAIN = {  # all-reduces other than the one NCCL takes, by the name of their constants
+    "all_reduce_ring": COLLECTIVES["all_reduce"].replace(inside_as="all_reduce_ring"),
+    "all_reduce_nvls": COLLECTIVES["all_reduce"].replace(inside_as="all_reduce_nvls", inside=collectives.all_reduce_in_switch_factor),
+}
+ASKED = {"off": "all_reduce_ring", "nvls": "all_reduce_nvls", "on": "all_reduce_nvls"}  # by --in-network-reduction
+
+
+def all_reduce_of(cluster: Cluster) -> Collective:
+    """The all-reduce inside a domain: as NCCL takes it where it was measured, or as the question asks, where there are constants for it."""
+    name = ASKED.get(cluster.in_network_reduction or "", "")
+    return IN_DOMAIN[name] if name in cluster.scale_up.collective else COLLECTIVES["all_reduce"]
+
+
+def adds_in_fabric(cluster: Cluster) -> bool:
+    """Whether switches of the fabric add the gradients of a data-parallel group (SHARP)."""
+    return cluster.in_network_reduction in ("sharp", "on") and cluster.fabric.sharp is not None
 
 
 def domain_ranks(cluster: Cluster, plan: Plan) -> Any:
@@ -122,7 +142,7 @@ def _by_measured_ranks(constants: CollectiveConstants) -> tuple[Any, list[tuple[
 
 def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -> dict[str, Any]:
     """Ranks, rates and constants of a collective on its two tiers of links, by the parameter names of the laws."""
-    inside, outside = cluster.scale_up.collective[row.constants], cluster.scale_out.collective[row.constants]
+    inside, outside = cluster.scale_up.collective[row.inside_as or row.constants], cluster.scale_out.collective[row.constants]
     inner = inner_ranks(cluster, plan, n, stride)
     across = n / inner
     near, far = by_ranks(inside, inner), by_ranks(outside, across)
@@ -143,13 +163,20 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     }
 
 
-def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
-    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
+def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any, sharp: bool = False) -> Term:
+    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf.
+
+    ``sharp``: its group is the one whose sums switches of the fabric may add.
+    """
     if not np.any(n > 1):  # one rank sends nothing
         return Term(name, 0.0, "s", inputs={"n": n, "size": size}, bound="network")
-    row = COLLECTIVES[operation]
+    row = all_reduce_of(cluster) if operation == "all_reduce" else COLLECTIVES[operation]
     tiers, factor = _tiers(cluster, plan, row, n, stride), row.factor(n)
     on_rail = factor if row.across is None else row.across(n, tiers["outer_ranks"])
+    if row.inside is not None:
+        factor = row.inside(tiers["inner_ranks"])
+    if sharp and operation == "all_reduce" and adds_in_fabric(cluster):
+        on_rail = np.minimum(on_rail, collectives.all_reduce_in_fabric_factor(tiers["outer_ranks"]))
     law = pods.three_tier if oversubscribed(cluster) else collectives.two_tier
     return leaf(name, law, "s", bound="network", size=size, factor=factor, outer_factor=on_rail, **tiers)
 

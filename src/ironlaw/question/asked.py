@@ -56,6 +56,7 @@ class Asked(Frozen):
     oversubscription: float | None = None
     pod_size: float | None = None
     rail_optimised: bool | None = None
+    in_network_reduction: str | None = None
     framework: str | None = None
     global_batch_tokens: float | None = None
     # experts

@@ -17,6 +17,7 @@ DISPATCHERS = ("alltoall", "deepep", "hybridep")
 DISPATCH_PRECISIONS = ("wide", "fp8", "fp8-forward")
 CUDA_GRAPHS = ("none", "partial", "full")
 GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
+IN_NETWORK_REDUCTIONS = ("on", "off", "nvls", "sharp")
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
 ROUNDINGS = ("up", "down", "exact")  # of the steps of a run

@@ -238,6 +238,12 @@ OPTIONS: dict[str, Option] = {
         "N",
     ),
     "rail_optimised": Option(switch, "NICs of one position in all nodes share leaf switches (default: the fabric's)", "on|off"),
+    "in_network_reduction": Option(
+        one_of(defaults.IN_NETWORK_REDUCTIONS),
+        "all-reduces that switches add: nvls, in an NVSwitch domain; sharp, gradients on InfiniBand; on, both where there are; off, none"
+        " (default: nvls where NCCL took it when it was measured)",
+        "HOW",
+    ),
     # --- the batch and the mesh
     "framework": Option(
         one_name,
@@ -392,7 +398,7 @@ OPTIONS: dict[str, Option] = {
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Model": ("model", "mtp_layers"),
     "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain"),
-    "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised"),
+    "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction"),
     "Job": (
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",

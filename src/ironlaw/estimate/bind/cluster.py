@@ -16,9 +16,10 @@ from ironlaw.law import fabrics, kernels
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
+NVLS_ARCHITECTURES = ("hopper", "blackwell")  # whose NVSwitches add (NVLink SHARP)
 CLUSTER_OPTIONS = (
     "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "network_share", "oversubscription", "pod_size",
-    "rail_optimised", "precision", "offload",
+    "rail_optimised", "in_network_reduction", "precision", "offload",
 )  # fmt: skip
 
 
@@ -62,7 +63,8 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
             raise UnsupportedError(f"--{option} {name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
-        _given_share(node, asked), clock, asked.network_share, *pods_of(node, fabric, asked, assumptions), asked.margin,
+        _given_share(node, asked), clock, asked.network_share, *pods_of(node, fabric, asked, assumptions),
+        reduction_of(accelerator, node, fabric, asked.in_network_reduction), asked.margin,
     )  # fmt: skip
 
 
@@ -78,6 +80,19 @@ def _given_share(node: Node, asked: Asked) -> float | None:
         whole = " or ".join(f"{n:g}" for n in near)
         raise ValueRangeError(f"--gpus-per-domain {given:g}: a job takes whole trays of {tray:g} accelerators of {node.name}, give {whole}")
     return given
+
+
+def reduction_of(accelerator: Accelerator, node: Node, fabric: Fabric, asked: str | None) -> str | None:
+    """The switches that add, as asked; an error where there are none of that kind."""
+    nvls = node.scale_up == "nvswitch" and accelerator.architecture in NVLS_ARCHITECTURES and node.scale_up_size.value > 1
+    option, has = f"--in-network-reduction {asked}", f"{accelerator.name} in {node.name}"
+    if asked == "nvls" and not nvls:
+        raise UnsupportedError(f"{option}: {has} has no NVSwitch that adds (Hopper and Blackwell have); give off, or leave the option out")
+    if asked == "sharp" and fabric.sharp is None:
+        raise UnsupportedError(f"{option}: the switches of {fabric.name} do not add; infiniband-hdr and later do. Leave the option out")
+    if asked == "on" and not nvls and fabric.sharp is None:
+        raise UnsupportedError(f"{option}: no switch of {has} or of {fabric.name} adds; leave the option out")
+    return asked
 
 
 def pods_of(node: Node, fabric: Fabric, asked: Asked, assumptions: Assumptions) -> tuple[Any, Any]:
