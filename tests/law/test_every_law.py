@@ -45,6 +45,7 @@ from ironlaw.law import (
     scaling,
     states,
     three_roof,
+    torus,
     traffic,
     wide_area,
 )
@@ -75,6 +76,7 @@ MODULES = (
     scaling,
     states,
     three_roof,
+    torus,
     traffic,
     wide_area,
 )

@@ -17,6 +17,7 @@ from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.placement import placement, pod_ranks, whole_number
+from ironlaw.estimate.slices import torus_rate
 from ironlaw.frozen import Frozen
 from ironlaw.law import collectives, exchanges, experts, pods
 from ironlaw.plan import Plan
@@ -98,17 +99,17 @@ PAIR = 2.0  # accelerators that a bridge joins
 MESHES = ("xgmi", "roce-mesh", "nvlink-mesh")  # one link to each other accelerator, no switch
 
 
-def scale_up_rate(cluster: Cluster, inner: Any, torus: Any = None, reach: Any = np.inf) -> Any:
+def scale_up_rate(cluster: Cluster, inner: Any, plan: Plan | None = None, stride: Any = 1.0, reach: Any = np.inf) -> Any:
     """Line rate of a group of ``inner`` ranks inside a domain: the whole rate behind a switch, the links between its ranks in a mesh.
 
-    In a torus of ``torus`` chips, if given: the links of the axes that the group fills. Where bridges join pairs: the rate of the bridge if
-    the group has a ``reach`` of two ranks in a row.
+    In a torus, where a ``plan`` is given: the links of the axes that the group, ``stride`` apart, is on. Where bridges join pairs: the
+    rate of the bridge if the group has a ``reach`` of two ranks in a row.
     """
     rate, domain, bridge = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value, cluster.node.bridge_bandwidth
     if bridge is not None:
         return np.where(reach <= PAIR, bridge.value, rate.value)
-    if cluster.node.torus_axes is not None and torus is not None:
-        return collectives.torus_rate(inner, np.maximum(torus, inner), cluster.node.torus_axes.value, rate.value)
+    if cluster.node.torus_axes is not None and plan is not None:
+        return torus_rate(cluster, plan, inner, stride, rate.value)
     if cluster.node.scale_up not in MESHES or domain < 2:
         return rate
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
@@ -155,7 +156,7 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     return {
         "inner_ranks": inner,
         "outer_ranks": across,
-        "inner_rate": scale_up_rate(cluster, inner, domain_ranks(cluster, plan) if row.fills_torus else None, inner * stride),
+        "inner_rate": scale_up_rate(cluster, inner, plan if row.fills_torus else None, stride, inner * stride),
         **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
         **{f"outer_{name}": value for name, value in far.items()},

@@ -214,30 +214,6 @@ def mesh_rate(n, domain, rate):
     return inside(rate * ratio(n - 1.0, domain - 1.0), n >= 1, domain > 1, rate > 0, domain >= n)
 
 
-def torus_rate(n, domain, axes, rate):
-    """Bandwidth a collective of ``n`` ranks finds in a torus of ``domain`` chips: ``rate min(axes, ceil(log n / log side)) / axes``.
-
-    With ``side = domain^(1/axes)``. Each axis has its own links; a group that fills one axis leaves those of the others idle.
-
-    Parameters
-        n [1]: ranks of the group, >= 1
-        domain [1]: chips of the torus the job runs on, > 0
-        axes [1]: dimensions of the torus, >= 1
-        rate [B/s]: all links of one chip together, one direction, > 0
-    Where: domain >= n
-    Returns [B/s]: usable bandwidth
-    Source: Austin et al., How to Scale Your Model, Google DeepMind, 2025, part 3 (a collective over several axes has the
-        bandwidth of all of them), https://jax-ml.github.io/scaling-book/sharding
-    Leaves out: axes without a wrap-around link, which halve the rate; tori with unequal sides
-
-    >>> float(torus_rate(16, 256, 2, 200e9)), float(torus_rate(256, 256, 2, 200e9))
-    (100000000000.0, 200000000000.0)
-    """
-    side = ratio(np.log(np.maximum(domain, 1.0)), 1.0 * axes)  # of an axis, in log
-    used = np.where(n > 1, np.ceil(ratio(np.log(np.maximum(n, 1.0)), np.where(side > 0, side, 1.0)) - 1e-9), 1.0)
-    return inside(rate * ratio(np.clip(used, 1.0, axes), 1.0 * axes), n >= 1, domain > 0, axes >= 1, rate > 0, domain >= n)
-
-
 def ring_pass(n, size, bandwidth, latency):
     """Blocks of ``size`` bytes go once round a ring, so that every rank sees every other's: ``(n - 1) (latency + size / bandwidth)``.
 

@@ -51,6 +51,7 @@ class Asked(Frozen):
     fabric: str | None = None
     scale_up_size: float | None = None
     gpus_per_domain: float | None = None
+    topology: tuple[int, ...] | None = None  # chips of each axis
     nic_bandwidth: float | None = None
     network_share: float = defaults.NETWORK_SHARE
     oversubscription: float | None = None

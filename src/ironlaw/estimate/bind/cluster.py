@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Node, Syst
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
-from ironlaw.estimate.placement import tray_of
+from ironlaw.estimate import slices
+from ironlaw.estimate.placement import nearest_slices, slices_of, tray_of
 from ironlaw.job import PRECISIONS
 from ironlaw.law import fabrics, kernels
 from ironlaw.question.asked import Asked, asked_of
@@ -18,8 +20,8 @@ from ironlaw.question.assumptions import Assumptions, assume
 
 NVLS_ARCHITECTURES = ("hopper", "blackwell")  # whose NVSwitches add (NVLink SHARP)
 CLUSTER_OPTIONS = (
-    "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "network_share", "oversubscription", "pod_size",
-    "rail_optimised", "in_network_reduction", "precision", "offload",
+    "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription",
+    "pod_size", "rail_optimised", "in_network_reduction", "precision", "offload",
 )  # fmt: skip
 
 
@@ -61,10 +63,12 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         if formats and not ({formats.peak, formats.wide} <= set(accelerator.peak) and formats.gemm in calibration.gemm):
             usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
             raise UnsupportedError(f"--{option} {name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
+    ratio, pod_size = pods_of(node, fabric, asked, assumptions)
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
-        _given_share(node, asked), clock, asked.network_share, *pods_of(node, fabric, asked, assumptions),
-        reduction_of(accelerator, node, fabric, asked.in_network_reduction), asked.margin,
+        gpus_per_domain=_given_share(node, asked), clock=clock, network_share=asked.network_share, oversubscription=ratio,
+        pod_size=pod_size, in_network_reduction=reduction_of(accelerator, node, fabric, asked.in_network_reduction),
+        topology=topology_of(node, asked), margin=asked.margin,
     )  # fmt: skip
 
 
@@ -80,6 +84,32 @@ def _given_share(node: Node, asked: Asked) -> float | None:
         whole = " or ".join(f"{n:g}" for n in near)
         raise ValueRangeError(f"--gpus-per-domain {given:g}: a job takes whole trays of {tray:g} accelerators of {node.name}, give {whole}")
     return given
+
+
+def topology_of(node: Node, asked: Asked) -> tuple[float, ...]:
+    """The sides of the slice that a question gives; an error where the pod has no such slice, or the job is no whole number of them."""
+    if asked.topology is None:
+        return ()
+    written = "x".join(f"{side:g}" for side in asked.topology)
+    if node.torus_axes is None:
+        raise UnsupportedError(f"--topology {written}: {node.name} is no torus, its accelerators are joined by {node.scale_up}")
+    if asked.gpus_per_domain is not None:
+        raise QuestionError("--topology and --gpus-per-domain both give the chips of a pod that a job takes: give one of them")
+    chips = math.prod(asked.topology)
+    if not slices.is_slice(node, asked.topology):
+        near = (chips, *nearest_slices(node, chips)) if chips in slices_of(node) else nearest_slices(node, chips)
+        known = " or ".join(slices.written(slices.slice_shape(node, count)) for count in near)
+        raise ValueRangeError(
+            f"--topology {written}: {node.name} has no such slice, the nearest {'are' if len(near) > 1 else 'is'} {known}"
+        )
+    for row in asked.rows:
+        if row.gpus is not None and row.gpus % chips:
+            near = sorted({row.gpus // chips * chips, -(-row.gpus // chips) * chips} - {0.0})
+            counts = " or ".join(f"{count:g}" for count in near)
+            raise ValueRangeError(
+                f"--topology {written} has {chips} chips: --gpus {row.gpus:g} is no whole number of slices, give {counts}"
+            )
+    return slices.in_order(node, asked.topology)
 
 
 def reduction_of(accelerator: Accelerator, node: Node, fabric: Fabric, asked: str | None) -> str | None:

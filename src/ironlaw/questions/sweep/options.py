@@ -22,7 +22,7 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 PASSED = (  # passed to estimate unchanged
     "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
     "node", "fabric",
-    "space", "margin", "gpus_per_domain", "nic_bandwidth",
+    "space", "margin", "gpus_per_domain", "topology", "nic_bandwidth",
     "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
 )  # fmt: skip
 EXCHANGE = (  # passed to sites unchanged
