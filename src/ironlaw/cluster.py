@@ -28,6 +28,8 @@ class Cluster(Frozen):
     network_share: float = 1.0  # of the rate of its NICs, what the job has beside other jobs
     oversubscription: Any = 1.0  # rate of a pod's NICs over that of the links that leave it
     pod_size: Any = None  # accelerators that reach each other at the whole rate of their NICs; read where there is oversubscription
+    in_network_reduction: str | None = None  # on, off, nvls or sharp; None: as the library takes it where it was measured
+    topology: tuple[float, ...] = ()  # of a torus, chips of each axis of the slice that the question gives; (): as of the number of chips
     margin: float | None = None  # share of device memory that must stay free; None: not given
 
     @property

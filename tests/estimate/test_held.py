@@ -19,7 +19,7 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "on": ["h100-sxm", "a100-sxm-80gb", "b200-sxm", "tpu-v5p", "v100-sxm-32gb"],
     "gpus": ["8", "16", "64", "96"], "node": ["dgx-h100"], "fabric": ["roce-400"], "scale_up_size": ["4", "8"],
     "gpus_per_domain": ["4", "8"], "nic_bandwidth": ["25GB/s"], "network_share": ["0.5"],
-    "oversubscription": ["3:1"], "pod_size": ["16"], "rail_optimised": ["on"],
+    "oversubscription": ["3:1"], "pod_size": ["16"], "rail_optimised": ["on"], "in_network_reduction": ["off"], "topology": ["4x4x4"],
     "framework": ["megatron", "fsdp", "torchtitan", "deepspeed"], "global_batch_size": ["64", "96", "256"],
     "global_batch_tokens": ["1048576", "2097152"], "seq_len": ["2048", "4096"], "micro_batch_size": ["1", "2"], "tp": ["1", "2", "4", "8"],
     "sp": ["on", "off"], "pp": ["1", "2", "4"], "vpp": ["1", "2"], "cp": ["1", "2"], "ep": ["1", "2", "8"], "etp": ["1"],

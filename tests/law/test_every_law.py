@@ -49,6 +49,7 @@ from ironlaw.law import (
     scans,
     states,
     three_roof,
+    torus,
     traffic,
     wide_area,
 )
@@ -83,6 +84,7 @@ MODULES = (
     scans,
     states,
     three_roof,
+    torus,
     traffic,
     wide_area,
 )

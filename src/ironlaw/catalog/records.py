@@ -62,6 +62,10 @@ class Node(Record):
     torus_axes: Sourced | None = quantity("1", required=False)  # dimensions of a torus
     slices: tuple[str, ...] = ()  # of a torus, which a job can have: chips of each axis, such as 2x4
     slice_cube: Sourced | None = quantity("1", required=False)  # chips of the cube that larger slices are whole numbers of
+    wraps_from: Sourced | None = quantity(
+        "1", required=False
+    )  # of a torus without cubes: chips of an axis whose ends are joined, and multiples
+    last_axis_share: Sourced | None = quantity("1", required=False)  # part of a chip's links on the last axis, where axes differ
     nic_bandwidth: Sourced | None = quantity("B/s", required=False)  # per accelerator, where it differs from the fabric's
     host_time_ratio: Sourced | None = quantity("1", required=False)  # time to launch an operator, over that in the framework's record
     host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the server: channels times their rate
@@ -99,6 +103,7 @@ class Fabric(Record):
     switch_power: Sourced | None = quantity("W", required=False)  # of one switch at most, with its transceivers
     oversubscription: Sourced | None = quantity("1", required=False)  # rate of a pod's NICs over that of the links that leave it
     pod_size: Sourced | None = quantity("1", required=False)  # accelerators of a pod, where the fabric is one that was built
+    sharp: Sourced | None = quantity("1", required=False)  # version of SHARP, by which its switches add; absent: they do not
     rail_optimised: bool = False  # NICs of one position in all nodes share leaf switches
 
 

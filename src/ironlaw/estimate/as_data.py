@@ -12,6 +12,7 @@ from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
+from ironlaw.estimate.slices import slice_of, wraps, written
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY
@@ -251,15 +252,21 @@ def placement_data(group: Group, at: int) -> dict[str, Any]:
         "trays_per_domain": size / node.accelerators.value,
         "free": 0 if slices_of(node) else domains * size - gpus,  # slices of one job may share a pod
         "given": group.cluster.gpus_per_domain is not None,
-        **network_data(group.cluster),
+        **network_data(group.cluster, share),
     }
 
 
-def network_data(cluster: Cluster) -> dict[str, Any]:
-    """What the fabric of a job differs in from one of its own at the NICs' whole rate, where it does."""
+def network_data(cluster: Cluster, share: int) -> dict[str, Any]:
+    """The slice of a torus that a job takes; what the fabric differs in from one of its own at the NICs' whole rate, where it does."""
     told: dict[str, Any] = {}
+    if cluster.node.torus_axes is not None:
+        sides = slice_of(cluster, share)
+        joined = wraps(cluster.node, np.array(sides))
+        told |= {"topology": written(sides), "wraps": [bool(one) for one in joined]}
     if cluster.network_share != 1.0:
         told["network_share"] = cluster.network_share
+    if cluster.in_network_reduction is not None:
+        told["in_network_reduction"] = cluster.in_network_reduction
     if cluster.pod_size is not None:
         told |= {"oversubscription": number(cluster.oversubscription), "pod_size": number(cluster.pod_size)}
     return {"network": told} if told else {}

@@ -45,6 +45,8 @@ class Placement(NamedTuple):
 def placement(cluster: Cluster, plan: Plan) -> Placement:
     """The placement of every plan: the given share of a domain, else the share that the job's groups divide."""
     gpus = whole_number(plan.gpus)
+    if cluster.topology:
+        return _fill(gpus, np.minimum(math.prod(map(int, cluster.topology)), gpus))
     if cluster.gpus_per_domain is None:
         node = cluster.node
         return _place(gpus, group_spans(plan), int(node.scale_up_size.value), int(node.accelerators.value), slices_of(node))

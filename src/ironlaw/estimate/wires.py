@@ -17,6 +17,7 @@ from ironlaw.catalog.records import CollectiveConstants
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.placement import placement, pod_ranks, whole_number
+from ironlaw.estimate.slices import torus_rate
 from ironlaw.frozen import Frozen
 from ironlaw.law import collectives, exchanges, experts, pods
 from ironlaw.plan import Plan
@@ -30,7 +31,9 @@ class Collective(Frozen):
     factor: Callable[[Any], Any]  # bytes each of n ranks sends for each byte of the tensor
     start_ups: Callable[[Any], Any]  # on the fabric, by the domains spanned, over those between two domains
     across: Callable[[Any, Any], Any] | None = None  # the same on a rail between domains, by ranks and domains; None: as ``factor``
+    inside: Callable[[Any], Any] | None = None  # bytes sent inside a domain, by the ranks there; None: ``factor`` of all ranks
     fills_torus: bool = True  # in a torus it uses the links of all axes that its group fills
+    inside_as: str = ""  # the constants that it takes inside a domain, where they are other ones; "": as on the fabric
     measured_as: str = ""  # the operation whose measured constants it takes; "": its own
 
     @property
@@ -58,6 +61,24 @@ COLLECTIVES = {
 }
 
 
+IN_DOMAIN = {  # all-reduces other than the one NCCL takes, by the name of their constants
+    "all_reduce_ring": COLLECTIVES["all_reduce"].replace(inside_as="all_reduce_ring"),
+    "all_reduce_nvls": COLLECTIVES["all_reduce"].replace(inside_as="all_reduce_nvls", inside=collectives.all_reduce_in_switch_factor),
+}
+ASKED = {"off": "all_reduce_ring", "nvls": "all_reduce_nvls", "on": "all_reduce_nvls"}  # by --in-network-reduction
+
+
+def all_reduce_of(cluster: Cluster) -> Collective:
+    """The all-reduce inside a domain: as NCCL takes it where it was measured, or as the question asks, where there are constants for it."""
+    name = ASKED.get(cluster.in_network_reduction or "", "")
+    return IN_DOMAIN[name] if name in cluster.scale_up.collective else COLLECTIVES["all_reduce"]
+
+
+def adds_in_fabric(cluster: Cluster) -> bool:
+    """Whether switches of the fabric add the gradients of a data-parallel group (SHARP)."""
+    return cluster.in_network_reduction in ("sharp", "on") and cluster.fabric.sharp is not None
+
+
 def domain_ranks(cluster: Cluster, plan: Plan) -> Any:
     """Ranks of a job in one scale-up domain: the share of a domain that it takes, the smallest where shares differ."""
     return placement(cluster, plan).share.astype(np.float64)
@@ -78,17 +99,17 @@ PAIR = 2.0  # accelerators that a bridge joins
 MESHES = ("xgmi", "roce-mesh", "nvlink-mesh")  # one link to each other accelerator, no switch
 
 
-def scale_up_rate(cluster: Cluster, inner: Any, torus: Any = None, reach: Any = np.inf) -> Any:
+def scale_up_rate(cluster: Cluster, inner: Any, plan: Plan | None = None, stride: Any = 1.0, reach: Any = np.inf) -> Any:
     """Line rate of a group of ``inner`` ranks inside a domain: the whole rate behind a switch, the links between its ranks in a mesh.
 
-    In a torus of ``torus`` chips, if given: the links of the axes that the group fills. Where bridges join pairs: the rate of the bridge if
-    the group has a ``reach`` of two ranks in a row.
+    In a torus, where a ``plan`` is given: the links of the axes that the group, ``stride`` apart, is on. Where bridges join pairs: the
+    rate of the bridge if the group has a ``reach`` of two ranks in a row.
     """
     rate, domain, bridge = cluster.node.scale_up_bandwidth, cluster.node.scale_up_size.value, cluster.node.bridge_bandwidth
     if bridge is not None:
         return np.where(reach <= PAIR, bridge.value, rate.value)
-    if cluster.node.torus_axes is not None and torus is not None:
-        return collectives.torus_rate(inner, np.maximum(torus, inner), cluster.node.torus_axes.value, rate.value)
+    if cluster.node.torus_axes is not None and plan is not None:
+        return torus_rate(cluster, plan, inner, stride, rate.value)
     if cluster.node.scale_up not in MESHES or domain < 2:
         return rate
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)
@@ -122,7 +143,7 @@ def _by_measured_ranks(constants: CollectiveConstants) -> tuple[Any, list[tuple[
 
 def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -> dict[str, Any]:
     """Ranks, rates and constants of a collective on its two tiers of links, by the parameter names of the laws."""
-    inside, outside = cluster.scale_up.collective[row.constants], cluster.scale_out.collective[row.constants]
+    inside, outside = cluster.scale_up.collective[row.inside_as or row.constants], cluster.scale_out.collective[row.constants]
     inner = inner_ranks(cluster, plan, n, stride)
     across = n / inner
     near, far = by_ranks(inside, inner), by_ranks(outside, across)
@@ -135,7 +156,7 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     return {
         "inner_ranks": inner,
         "outer_ranks": across,
-        "inner_rate": scale_up_rate(cluster, inner, domain_ranks(cluster, plan) if row.fills_torus else None, inner * stride),
+        "inner_rate": scale_up_rate(cluster, inner, plan if row.fills_torus else None, stride, inner * stride),
         **{f"inner_{name}": value for name, value in near.items()},
         "outer_rate": nic_rate(cluster),
         **{f"outer_{name}": value for name, value in far.items()},
@@ -143,13 +164,20 @@ def _tiers(cluster: Cluster, plan: Plan, row: Collective, n: Any, stride: Any) -
     }
 
 
-def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any) -> Term:
-    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf."""
+def collective(cluster: Cluster, plan: Plan, name: str, operation: str, n: Any, size: Any, stride: Any, sharp: bool = False) -> Term:
+    """The time of one collective of ``size`` bytes in total over ``n`` ranks ``stride`` apart, as a network leaf.
+
+    ``sharp``: its group is the one whose sums switches of the fabric may add.
+    """
     if not np.any(n > 1):  # one rank sends nothing
         return Term(name, 0.0, "s", inputs={"n": n, "size": size}, bound="network")
-    row = COLLECTIVES[operation]
+    row = all_reduce_of(cluster) if operation == "all_reduce" else COLLECTIVES[operation]
     tiers, factor = _tiers(cluster, plan, row, n, stride), row.factor(n)
     on_rail = factor if row.across is None else row.across(n, tiers["outer_ranks"])
+    if row.inside is not None:
+        factor = row.inside(tiers["inner_ranks"])
+    if sharp and operation == "all_reduce" and adds_in_fabric(cluster):
+        on_rail = np.minimum(on_rail, collectives.all_reduce_in_fabric_factor(tiers["outer_ranks"]))
     law = pods.three_tier if oversubscribed(cluster) else collectives.two_tier
     return leaf(name, law, "s", bound="network", size=size, factor=factor, outer_factor=on_rail, **tiers)
 

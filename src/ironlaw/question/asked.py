@@ -51,12 +51,14 @@ class Asked(Frozen):
     fabric: str | None = None
     scale_up_size: float | None = None
     gpus_per_domain: float | None = None
+    topology: tuple[int, ...] | None = None  # chips of each axis
     nic_bandwidth: float | None = None
     power_cap: float | None = None  # W of one accelerator
     network_share: float = defaults.NETWORK_SHARE
     oversubscription: float | None = None
     pod_size: float | None = None
     rail_optimised: bool | None = None
+    in_network_reduction: str | None = None
     framework: str | None = None
     global_batch_tokens: float | None = None
     # experts

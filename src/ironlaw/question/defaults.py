@@ -26,6 +26,7 @@ GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba") 
 PACKINGS = ("pack", "pack-best-fit", "truncate", "none", "sorted", "pad")  # how documents become sequences
 WHOLE_PACKINGS = PACKINGS[:2]  # packs of whole documents
 BALANCES = ("none", "sorted", "flops")  # how sequences are dealt to ranks
+IN_NETWORK_REDUCTIONS = ("on", "off", "nvls", "sharp")
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
 ROUNDINGS = ("up", "down", "exact")  # of the steps of a run

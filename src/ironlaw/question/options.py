@@ -168,6 +168,14 @@ def _to_float(value: Any) -> float | None:
         return None
 
 
+def torus_topology(value: Any, flag: str) -> tuple[int, ...]:
+    """Read the chips of each axis of a slice, such as 4x4x8."""
+    sides = value if isinstance(value, (list, tuple)) else re.split(r"[x,*]", str(value).strip().lower())
+    if not 1 <= len(sides) <= 3:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be chips of each axis, such as 4x4x8")
+    return tuple(int(whole(side, flag)) for side in sides)
+
+
 def oversubscription(value: Any, flag: str) -> float:
     """Read how many times the rate of its NICs exceeds that of the links above a layer of switches: 7, 7:1 or 1:7."""
     first, colon, second = str(value).partition(":")
@@ -266,6 +274,7 @@ OPTIONS: dict[str, Option] = {
     "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
     "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
     "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes (default: as its groups divide)", "N"),
+    "topology": Option(torus_topology, "chips of each axis of a slice of a torus, such as 4x4x8 (default: the most cubic slice)", "AxBxC"),
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
     "power_cap": Option(positive("W"), "power limit of one accelerator, such as 500W (default: none, its rated power)", "POWER"),
     "network_share": Option(
@@ -283,6 +292,12 @@ OPTIONS: dict[str, Option] = {
         "N",
     ),
     "rail_optimised": Option(switch, "NICs of one position in all nodes share leaf switches (default: the fabric's)", "on|off"),
+    "in_network_reduction": Option(
+        one_of(defaults.IN_NETWORK_REDUCTIONS),
+        "all-reduces that switches add: nvls, in an NVSwitch domain; sharp, gradients on InfiniBand; on, both where there are; off, none"
+        " (default: nvls where NCCL took it when it was measured)",
+        "HOW",
+    ),
     # --- the batch and the mesh
     "framework": Option(
         one_name,
@@ -488,8 +503,8 @@ OPTIONS: dict[str, Option] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Model": ("model", "mtp_layers"),
-    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "power_cap"),
-    "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised"),
+    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "power_cap"),
+    "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction"),
     "Job": (
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",

@@ -312,13 +312,28 @@ def placement_words(placed: dict[str, Any], gpus: int) -> str:
     return f"{taken} of {size} accelerators of each of {domains:,} {kind}{last}{free}"
 
 
+_IN_SWITCHES = {
+    "on": "switches add where they can (NVLS in a domain, SHARP on the fabric)",
+    "off": "rings alone, no switch adds",
+    "nvls": "switches of a domain add (NVLS)",
+    "sharp": "switches of the fabric add gradients (SHARP)",
+}
+
+
 def network_words(placed: dict[str, Any]) -> str:
-    """What the fabric differs in from one at the NICs' whole rate for this job alone; nothing where it does not."""
+    """The slice of a torus; what the fabric differs in from one at the NICs' whole rate for this job alone."""
     told, words = placed.get("network", {}), []
+    if "topology" in told:
+        lines = [side for side, ring in zip(told["topology"].split("x"), told["wraps"], strict=True) if not ring and side != "1"]
+        words.append(
+            f"slices of {told['topology']} chips, " + (f"no link joins the ends of axes of {', '.join(lines)}" if lines else "a torus")
+        )
     if "network_share" in told:
         words.append(f"{told['network_share']:.4g} of the NICs' bandwidth, as other jobs are assumed to leave")
     if "oversubscription" in told:
         words.append(f"{told['oversubscription']:.4g}:1 between pods of {told['pod_size']:,.0f} accelerators")
+    if "in_network_reduction" in told:
+        words.append(_IN_SWITCHES[told["in_network_reduction"]])
     return "; ".join(words)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,16 +11,18 @@ from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Node, Syst
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
-from ironlaw.estimate.placement import tray_of
+from ironlaw.estimate import slices
+from ironlaw.estimate.placement import nearest_slices, slices_of, tray_of
 from ironlaw.law import fabrics, kernels
 from ironlaw.precision import Precision, precision_of
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
 NEAREST = 6  # devices that a refusal names
+NVLS_ARCHITECTURES = ("hopper", "blackwell")  # whose NVSwitches add (NVLink SHARP)
 CLUSTER_OPTIONS = (
-    "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "network_share", "oversubscription", "pod_size",
-    "rail_optimised", "power_cap", "precision", "offload",
+    "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription",
+    "pod_size", "rail_optimised", "in_network_reduction", "power_cap", "precision", "offload",
 )  # fmt: skip
 
 
@@ -94,9 +97,12 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     for option, name in (("precision", asked.precision or bind_precision(asked.on, folders)), ("expert-precision", asked.expert_precision)):
         if name:
             _refuse_unknown_rate(option, find_precision(option, name, folders), accelerator, calibration, folders)
+    ratio, pod_size = pods_of(node, fabric, asked, assumptions)
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
-        _given_share(node, asked), clock, asked.network_share, *pods_of(node, fabric, asked, assumptions), asked.margin,
+        gpus_per_domain=_given_share(node, asked), clock=clock, network_share=asked.network_share, oversubscription=ratio,
+        pod_size=pod_size, in_network_reduction=reduction_of(accelerator, node, fabric, asked.in_network_reduction),
+        topology=topology_of(node, asked), margin=asked.margin,
     )  # fmt: skip
 
 
@@ -112,6 +118,45 @@ def _given_share(node: Node, asked: Asked) -> float | None:
         whole = " or ".join(f"{n:g}" for n in near)
         raise ValueRangeError(f"--gpus-per-domain {given:g}: a job takes whole trays of {tray:g} accelerators of {node.name}, give {whole}")
     return given
+
+
+def topology_of(node: Node, asked: Asked) -> tuple[float, ...]:
+    """The sides of the slice that a question gives; an error where the pod has no such slice, or the job is no whole number of them."""
+    if asked.topology is None:
+        return ()
+    written = "x".join(f"{side:g}" for side in asked.topology)
+    if node.torus_axes is None:
+        raise UnsupportedError(f"--topology {written}: {node.name} is no torus, its accelerators are joined by {node.scale_up}")
+    if asked.gpus_per_domain is not None:
+        raise QuestionError("--topology and --gpus-per-domain both give the chips of a pod that a job takes: give one of them")
+    chips = math.prod(asked.topology)
+    if not slices.is_slice(node, asked.topology):
+        near = (chips, *nearest_slices(node, chips)) if chips in slices_of(node) else nearest_slices(node, chips)
+        known = " or ".join(slices.written(slices.slice_shape(node, count)) for count in near)
+        raise ValueRangeError(
+            f"--topology {written}: {node.name} has no such slice, the nearest {'are' if len(near) > 1 else 'is'} {known}"
+        )
+    for row in asked.rows:
+        if row.gpus is not None and row.gpus % chips:
+            near = sorted({row.gpus // chips * chips, -(-row.gpus // chips) * chips} - {0.0})
+            counts = " or ".join(f"{count:g}" for count in near)
+            raise ValueRangeError(
+                f"--topology {written} has {chips} chips: --gpus {row.gpus:g} is no whole number of slices, give {counts}"
+            )
+    return slices.in_order(node, asked.topology)
+
+
+def reduction_of(accelerator: Accelerator, node: Node, fabric: Fabric, asked: str | None) -> str | None:
+    """The switches that add, as asked; an error where there are none of that kind."""
+    nvls = node.scale_up == "nvswitch" and accelerator.architecture in NVLS_ARCHITECTURES and node.scale_up_size.value > 1
+    option, has = f"--in-network-reduction {asked}", f"{accelerator.name} in {node.name}"
+    if asked == "nvls" and not nvls:
+        raise UnsupportedError(f"{option}: {has} has no NVSwitch that adds (Hopper and Blackwell have); give off, or leave the option out")
+    if asked == "sharp" and fabric.sharp is None:
+        raise UnsupportedError(f"{option}: the switches of {fabric.name} do not add; infiniband-hdr and later do. Leave the option out")
+    if asked == "on" and not nvls and fabric.sharp is None:
+        raise UnsupportedError(f"{option}: no switch of {has} or of {fabric.name} adds; leave the option out")
+    return asked
 
 
 def pods_of(node: Node, fabric: Fabric, asked: Asked, assumptions: Assumptions) -> tuple[Any, Any]:

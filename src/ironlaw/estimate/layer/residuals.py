@@ -12,7 +12,8 @@ from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, elementwise, gemm
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.estimate.pipeline.hand_overs import sources
 from ironlaw.job import Job
 from ironlaw.law import residuals

@@ -119,7 +119,10 @@ def _collectives(
 ) -> list[Term]:
     """One collective for the parameters outside the experts, and one for those in the experts of a mixture."""
     rows = zip(names, ranks, sizes, strides or (plan.tp, plan.expert_ways), strict=True)
-    terms = (wires.collective(cluster, plan, name, operation, n, size, stride) for name, n, size, stride in rows)
+    # InfiniBand adds for one process group, which Megatron-LM makes the data-parallel one (--use-sharp): not also for that of experts
+    terms = (
+        wires.collective(cluster, plan, name, operation, n, size, stride, sharp=at == 0) for at, (name, n, size, stride) in enumerate(rows)
+    )
     return list(islice(terms, 2 if job.model.num_experts else 1))
 
 

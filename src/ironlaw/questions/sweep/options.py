@@ -22,8 +22,8 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 PASSED = (  # passed to estimate unchanged
     "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
     "node", "fabric",
-    "space", "margin", "gpus_per_domain", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised",
-    "expert_load", "expert_placement", "load_spread", "routing_noise",
+    "space", "margin", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised",
+    "in_network_reduction", "expert_load", "expert_placement", "load_spread", "routing_noise",
 )  # fmt: skip
 EXCHANGE = (  # passed to sites unchanged
     "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
