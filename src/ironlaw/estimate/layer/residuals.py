@@ -13,10 +13,10 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import product_key
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm
-from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.estimate.pipeline.hand_overs import sources
 from ironlaw.job import Job
 from ironlaw.law import residuals
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term
 
 KERNELS = 3.0  # of a block's hyper-connections: the sum before it, the doubly stochastic matrix, the mix behind it
