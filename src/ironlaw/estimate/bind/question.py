@@ -59,6 +59,9 @@ class Bound(Frozen):
         return self.cluster.accelerator.usable_memory * (1.0 - self.margin(framework))
 
 
+OF_TOWERS = ("images_per_sequence", "image_size", "audio_seconds", "encoder_seq_len", "frozen_tower")  # options that towers read
+
+
 def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | None = None) -> Bound:
     """The records of a question. ``with_run``: bind price, grid and failures too; by default where tokens are given."""
     notes: Assumptions = []
@@ -79,6 +82,10 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, "precision", precision, "default")
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
+    if record.towers or not asked.given.keys().isdisjoint(OF_TOWERS):
+        from ironlaw.estimate.bind.towers import with_towers
+
+        record = with_towers(asked, record, notes)
     model = trained_model(asked, record, precision)
     _check_options(asked, model, precision)
     if asked.layers_per_stage:

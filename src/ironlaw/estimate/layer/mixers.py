@@ -16,6 +16,7 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.layer.attention import Attention
 from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, kernel
+from ironlaw.estimate.layer.sources import CrossAttention, OuterProducts
 from ironlaw.job import Job
 from ironlaw.law import activations, flops, mixers, traffic
 from ironlaw.plan import Plan
@@ -178,4 +179,4 @@ def _keys_and_values(model: Model) -> tuple[float, float]:
     return keys, float(model.linear_num_value_heads * model.linear_value_head_dim)
 
 
-MIXERS = {row.name: row for row in (Attention(), LinearAttention(), Mamba(), Mixer())}
+MIXERS = {row.name: row for row in (Attention(), CrossAttention(), LinearAttention(), Mamba(), OuterProducts(), Mixer())}

@@ -53,11 +53,13 @@ def sequence_ranks(job: Job, plan: Plan) -> Any:
 
 def attended_span(job: Job, plan: Plan) -> Any:
     """Tokens attention reaches over: the sequence, or the document packed into it."""
+    if job.model.source_tokens:  # across to what an encoder made
+        return job.model.source_tokens + 0.0 * plan.seq_len
     return np.minimum(plan.seq_len, job.document_length) if job.document_length else plan.seq_len
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys that a causal query sees, mean of local and global layers; with an indexer the keys that it picked."""
+    """Keys that a query sees, mean of local and global layers; with an indexer the keys that it picked."""
     return _key_length(job, plan, 1.0)
 
 
@@ -75,7 +77,12 @@ def slowest_key_length(job: Job, plan: Plan) -> Any:
 def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
     """Keys that a query of the last of ``ranks`` equal pieces sees, mean of the model's masks."""
     model, span = job.model, attended_span(job, plan)
+    if model.source_tokens:
+        return span
     share = model.sliding_window_layers / model.num_hidden_layers
+    if model.bidirectional:  # every query sees its window, or all
+        near = np.minimum(span, model.sliding_window) if share else span
+        return share * near + (1.0 - share) * span
     everywhere = _windowed(span, model.index_topk, ranks)  # a token among the first attends to all before it
     if share == 0.0:
         return everywhere
