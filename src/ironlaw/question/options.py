@@ -314,12 +314,8 @@ OPTIONS: dict[str, Option] = {
     # --- what towers and encoders read
     "images_per_sequence": Option(none_or_more, "images that the vision tower reads for each sequence (default: 0, no tower)", "N"),
     "image_size": Option(whole, f"pixels of a side of an image (default: the config's, else {defaults.IMAGE_SIZE})", "PIXELS"),
-    "audio_seconds": Option(
-        positive("s"), "audio that the audio tower reads for each sequence, such as 30s (default: none, no tower)", "TIME"
-    ),
-    "encoder_seq_len": Option(
-        length, "tokens that the encoder of an encoder-decoder reads; --seq-len are the decoder's (default: the model's)"
-    ),
+    "audio_seconds": Option(positive("s"), "audio that the audio tower reads for each sequence, such as 30s (default: none)", "TIME"),
+    "encoder_seq_len": Option(length, "tokens that an encoder-decoder reads; --seq-len are those of its decoder (default: the model's)"),
     "frozen_tower": Option(switch, "the towers' weights are not trained (default: off; with LoRA on)", "on|off"),
     # --- context parallel
     "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),

@@ -41,6 +41,7 @@ class CrossAttention(Attention):
 
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
         """List queries and output of the sequence, keys and values of the source, and the scores where attention is not flash."""
+        del cast_share
         m, e, flash = job.model, job.precision.activation_bytes, float(job.flash)
         width = 2.0 * s.heads * s.head_dim * s.tokens
         kept = width + 2.0 * s.kv_heads * s.head_dim * source_rows(job, s)
@@ -105,6 +106,7 @@ class OuterProducts(Mixer):
 
     def memory_bound(self, cluster: Cluster, job: Job, s: Shapes, ratio: float, backward: bool) -> list[Term]:
         """Time the positions, norms and activation functions between the products: each output is read and written."""
+        del backward  # an output and its gradient have the same bytes
         moved: Any = 0.0
         for product in job.model.products:
             moved = moved + product.rows * s.sequence_tokens * product.outputs
@@ -112,6 +114,7 @@ class OuterProducts(Mixer):
 
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
         """List the input of every product."""
+        del plan, cast_share, core_kept
         width = sum(product.rows * product.inputs for product in job.model.products)
         sizes = {"tokens": s.sequence_tokens, "intermediate_size": float(width), "saved": 1.0, "tp": 1.0}
         return [leaf("inputs of products", activations.mlp, "B", **sizes, bytes_per_element=job.precision.activation_bytes)]
