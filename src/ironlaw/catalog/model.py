@@ -18,7 +18,7 @@ class LayerGroup(Schema):
     """Layers of a model that are alike; a size of 0 is the model's."""
 
     count: int
-    mixer: str = "attention"  # attention | cross | linear | mamba | none
+    mixer: str = "attention"  # attention | compressed | cross | linear | kda | lightning | mamba | mamba_1 | none
     mlp: str = "dense"  # dense | routed | none
     num_attention_heads: int = 0
     num_key_value_heads: int = 0
@@ -27,6 +27,9 @@ class LayerGroup(Schema):
     sliding_window: int = 0  # tokens that each of these layers sees; 0: all, also in a model with windows
     attention_k_eq_v: bool = False
     attention_sinks: bool = False
+    kv_shared: bool = False  # attends to the keys and values of a layer before it, and projects none
+    compress_ratio: int = 0  # tokens that one entry of compressed attention stands for; 0: the window alone
+    index_topk: int = 0  # keys that an indexer picks for each query of these layers; 0: they see all
 
 
 class TowerProduct(Schema):
@@ -118,6 +121,7 @@ class Model(Record):
     router_bias: bool = False  # a learned number for each expert (also DeepSeek's correction)
     expert_bias: bool = False
     moe_latent_size: int = 0  # width of routed experts' input, with a projection in and out; 0: hidden_size
+    moe_latent_norm: bool = False  # a norm on the experts' sum, before it is projected back
     zero_expert_num: int = 0  # choices of the router that compute nothing
     # multi-head latent attention; kv_lora_rank 0: none
     q_lora_rank: int = 0  # 0: queries are not compressed
@@ -125,13 +129,26 @@ class Model(Record):
     qk_nope_head_dim: int = 0
     qk_rope_head_dim: int = 0
     v_head_dim: int = 0
-    # an indexer that picks the keys each query of latent attention sees; index_topk 0: none
+    # an indexer that picks the keys each query sees; index_topk 0: none
     index_n_heads: int = 0
     index_head_dim: int = 0
     index_topk: int = 0
     index_layers: int = 0  # layers with an indexer; the others use the keys of one before them; 0: all layers
+    index_block_size: int = 0  # neighbouring keys that the indexer picks as one; 0: single keys
+    # compressed attention (DeepSeek-V4): one shared key-value head, an entry for every compress_ratio tokens beside a window; the
+    # output goes through o_groups groups of heads of rank o_lora_rank; o_lora_rank 0: none
+    compress_ratio: int = 0
+    o_lora_rank: int = 0
+    o_groups: int = 0
     attention_k_eq_v: bool = False  # values are the keys, without a projection
-    attention_output_gate: bool = False  # a gate as wide as the queries
+    kv_shared: bool = False  # keys and values are those of a layer before; set by a group of layers
+    attention_output_gate: bool = False  # a gate as wide as the attention's output
+    attention_head_gate: bool = False  # a gate of one number a head
+    # residual streams and what is added to them
+    hc_mult: int = 0  # residual streams that hyper-connections mix; 0: one stream and plain additions
+    attn_res_block_size: int = 0  # layers whose sum later layers attend to (attention residuals); 0: plain additions
+    hidden_size_per_layer_input: int = 0  # width of a second embedding that each layer adds; 0: none
+    vocab_size_per_layer_input: int = 0  # rows of that embedding's table
     # layers that mix tokens by a state; the rest have attention
     linear_attention_layers: int = 0  # gated delta rule, followed by an MLP
     linear_num_key_heads: int = 0
@@ -139,12 +156,16 @@ class Model(Record):
     linear_key_head_dim: int = 0
     linear_value_head_dim: int = 0
     linear_conv_kernel_dim: int = 0
+    linear_gate_rank: int = 0  # rank of the output gate of Kimi Delta Attention; 0: full
     mamba_layers: int = 0  # Mamba-2
     mamba_num_heads: int = 0
     mamba_head_dim: int = 0
     ssm_state_size: int = 0
     mamba_n_groups: int = 0
     conv_kernel: int = 0
+    mamba_intermediate_size: int = 0  # channels of a Mamba-1 layer, each with its states
+    time_step_rank: int = 0  # rank of the steps of Mamba-1
+    mamba_norms: bool = False  # Mamba-1 with norms of step, B and C
     # one block a layer (Nemotron-H): Mamba, attention, dense MLP or experts, each with one norm; the counts add up to all layers
     one_block_layers: bool = False
     attention_layers: int = 0

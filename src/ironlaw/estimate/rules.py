@@ -103,7 +103,8 @@ _BROKEN = {
     "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times the chunks of cp {cp:g}",
     "cp_divides_heads": "tp {tp:g} times {head_ranks:g} all-to-all ranks does not divide num_attention_heads"
     " {num_attention_heads} and num_key_value_heads {num_key_value_heads}: --cp-method ring or all-gather has no such limit",
-    "cp_is_one": "cp {cp:g} is not modelled for {model.name}, whose layers do not all see one causal sequence: give cp 1 (tp, pp, dp work)",
+    "cp_is_one": "cp {cp:g} is not modelled for {model.name}, whose layers do not all see one causal sequence:"
+    " give cp 1 (tp, dp_replicate, dp_shard, zero work)",
     "pp_is_one": "pp {pp:g} is not modelled for {model.name}, an encoder-decoder: give pp 1 (tp, dp_replicate, dp_shard, zero work)",
     "cp_has_two_levels": "all-to-all+ring of cp {cp:g} needs an inner group of more than 1 and fewer than cp ranks that divides cp,"
     " got {head_ranks:g}: give --cp-inner, or use ring or all-to-all",

@@ -168,7 +168,7 @@ def test_explicit_head_dim_wins():
         ({"num_nextn_predict_layers": 1}, "num_nextn_predict_layers"),
         ({"add_swa_attention_sink_bias": True}, "add_swa_attention_sink_bias"),
         ({"model_type": "never_heard_of"}, "never_heard_of"),
-        ({"model_type": "mamba", "state_size": 16}, "not modelled: Mamba-1 (model_type 'mamba')"),
+        ({"model_type": "rwkv"}, "not modelled: RWKV"),
         ({"state_size": 16}, "not modelled: Mamba-1 (field 'state_size' = 16)"),
         ({"model_type": "deberta-v2"}, "is an encoder"),
         ({"model_type": "marian", "is_encoder_decoder": True}, "encoder-decoder"),

@@ -20,25 +20,34 @@ PLACE = (
 def with_towers(asked: Asked, model: Model, notes: Assumptions) -> Model:
     """The model with the tokens that its towers read for a sequence; a tower that reads nothing takes no part."""
     _refuse_missing(asked, model)
-    towers = []
-    for tower in model.towers:
-        if tower.name == "vision":
-            tower = _read_images(asked, model, tower, notes)
-        elif tower.name == "audio" or tower.tokens_per_second:
-            tower = _read_audio(asked, model, tower, notes)
-        elif asked.encoder_seq_len is not None:
-            tower = tower.replace(tokens=float(asked.encoder_seq_len))
-        elif tower.items:
-            assume(notes, "encoder_seq_len", f"{tower.tokens:g}", "default")
-        if tower.items:
-            frozen = bool(asked.lora_rank) if asked.frozen_tower is None else asked.frozen_tower
-            if frozen and tower.name == "encoder" and not asked.lora_rank:
-                raise UnsupportedError("--frozen-tower on: an encoder shares its table with the decoder; freeze a vision or audio tower")
-            tower = tower.replace(frozen=frozen)
-            if tower.name != "encoder":
-                assume(notes, f"{tower.name} tower", PLACE + ("; not trained" if frozen else ""), "default")
-        towers.append(tower)
-    return model.replace(towers=tuple(towers)) if towers else model
+    towers = tuple(_trained(asked, _with_items(asked, model, tower, notes), notes) for tower in model.towers)
+    return model.replace(towers=towers) if towers else model
+
+
+def _with_items(asked: Asked, model: Model, tower: Tower, notes: Assumptions) -> Tower:
+    """A tower with what it reads for a sequence."""
+    if tower.name == "vision":
+        return _read_images(asked, model, tower, notes)
+    if tower.tokens_per_second:
+        return _read_audio(asked, model, tower, notes)
+    if asked.encoder_seq_len is None:
+        assume(notes, "encoder_seq_len", f"{tower.tokens:g}", "default")
+        return tower
+    return tower.replace(tokens=float(asked.encoder_seq_len))
+
+
+def _trained(asked: Asked, tower: Tower, notes: Assumptions) -> Tower:
+    """A tower that takes part, trained or frozen; an encoder is frozen only beside adapters, which are on its decoder."""
+    if not tower.items:
+        return tower
+    if tower.name == "encoder" and asked.frozen_tower:
+        raise UnsupportedError("--frozen-tower on: an encoder is trained with its decoder; only vision and audio towers can be frozen")
+    frozen = bool(asked.lora_rank) if asked.frozen_tower is None else asked.frozen_tower
+    if tower.name != "encoder":
+        assume(notes, f"{tower.name} tower", PLACE + ("; not trained" if frozen else ""), "default")
+    elif frozen:
+        assume(notes, "adapters", "on the decoder alone; the encoder runs forward only", "default")
+    return tower.replace(frozen=frozen)
 
 
 def _refuse_missing(asked: Asked, model: Model) -> None:
@@ -72,11 +81,8 @@ def _read_images(asked: Asked, model: Model, tower: Tower, notes: Assumptions) -
         across = math.ceil(size / tower.image_size)
         tiles, size = (1.0 if across == 1 else across * across + 1.0), tower.image_size
     side = math.isqrt(tower.merged)  # patches of a side that are merged: an image is padded to whole merged tokens
-    across = (
-        math.ceil(size / (tower.patch_size * side)) * side
-        if side * side == tower.merged and not tower.fixed_image
-        else size // tower.patch_size
-    )
+    whole = side * side == tower.merged and not tower.fixed_image
+    across = math.ceil(size / (tower.patch_size * side)) * side if whole else size // tower.patch_size
     patches = float(across * across)
     images = float(asked.images_per_sequence)
     _check_room(asked, model, images * tiles * patches / tower.merged, "--images-per-sequence")
@@ -106,6 +112,4 @@ def _check_room(asked: Asked, model: Model, tokens: float, option: str) -> None:
     longest = model.max_position_embeddings
     shortest = min([float(row.seq_len) for row in asked.rows if row.seq_len is not None] or [defaults.seq_len(longest)])
     if tokens > shortest:
-        raise ValueRangeError(
-            f"{option} makes {tokens:,.0f} tokens, more than the sequence's {shortest:,.0f}; give fewer or a longer --seq-len"
-        )
+        raise ValueRangeError(f"{option} makes {tokens:,.0f} tokens, the sequence has {shortest:,.0f}; give fewer, or a longer --seq-len")

@@ -12,7 +12,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of, sized
 from ironlaw.estimate.layer.sizes import core_head_dim
 from ironlaw.estimate.pipeline.stages import Stage, once_for_stage
-from ironlaw.law import parameters
+from ironlaw.law import parameters, residuals
 
 
 def norm_parameters(model: Model) -> Any:
@@ -34,6 +34,31 @@ def expert_width(model: Model) -> int:
 def latent_projections(model: Model) -> float:
     """Weights of a routed layer that project rows to the experts' latent and back."""
     return 2.0 * model.hidden_size * model.moe_latent_size
+
+
+def latent_norm(model: Model) -> float:
+    """Weights of the norm of what experts on a latent put out."""
+    return float(model.moe_latent_size) if model.moe_latent_norm else 0.0
+
+
+def residual_parameters(model: Model, kind: Kind) -> Any:
+    """What a layer's residual connections hold: hyper-connections or attention residuals of each block, its second embedding."""
+    count: Any = 0.0
+    if model.hc_mult:
+        count = count + kind.blocks * residuals.hyper_connection(model.hidden_size, model.hc_mult)
+    if model.attn_res_block_size:
+        count = count + kind.blocks * residuals.attention_residual(model.hidden_size)
+    if model.hidden_size_per_layer_input:
+        count = count + residuals.per_layer_embedding(model.hidden_size, model.hidden_size_per_layer_input)
+    return count
+
+
+def residual_matmul(model: Model, kind: Kind) -> Any:
+    """Weights among them that multiply each token."""
+    count: Any = 0.0
+    if model.hc_mult:
+        count = count + kind.blocks * residuals.hyper_connection_matmul(model.hidden_size, model.hc_mult)
+    return count + 2.0 * model.hidden_size * model.hidden_size_per_layer_input
 
 
 def visited(model: Model) -> float:
@@ -65,11 +90,13 @@ def layer_parts(model: Model, kind: Kind) -> dict[str, Any]:
     model = sized(model, kind)
     parts = {kind.mixer.prefix.strip() or "attention": kind.mixer.parameters(model)}
     parts["norms"] = norms_of(model, kind) * norm_parameters(model)
+    if held := residual_parameters(model, kind):
+        parts["residual connections"] = held
     if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
         parts["projection of two states"] = 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
     if kind.routed:
         parts["router"] = router_parameters(model)
-        parts["projections to the experts' width"] = latent_projections(model)
+        parts["projections to the experts' width"] = latent_projections(model) + latent_norm(model)
         if model.shared_expert_intermediate_size:
             gate = model.hidden_size if model.shared_expert_gate else 0.0
             parts["shared expert"] = mlp_parameters(model, model.shared_expert_intermediate_size) + gate
@@ -124,6 +151,9 @@ def embedding_parameters(model: Model) -> Any:
         count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
     if model.embedding_norm:
         count = count + norm_parameters(model)
+    if model.hidden_size_per_layer_input:
+        rows, width = model.vocab_size_per_layer_input or model.vocab_size, model.hidden_size_per_layer_input
+        count = count + residuals.per_layer_tables(model.hidden_size, model.num_hidden_layers, width, rows)
     return count
 
 
@@ -133,6 +163,10 @@ def head_parameters(model: Model) -> Any:
     count = table_parameters(model) + (norm_parameters(model) if model.final_norm else 0.0)
     if model.head == "masked":
         count = count + transform_parameters(model)
+    if model.hc_mult:
+        count = count + residuals.hyper_head(model.hidden_size, model.hc_mult)
+    if model.attn_res_block_size:
+        count = count + residuals.attention_residual(model.hidden_size)
     return count + (model.vocab_size if model.output_bias else 0.0)
 
 
@@ -190,7 +224,7 @@ def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
 def matmul_per_layer(model: Model, kind: Kind) -> Any:
     """Weights of one layer that multiply each token: mixer, router, the MLP or the experts it visits."""
     model = sized(model, kind)
-    count = kind.mixer.matmul(model)
+    count = kind.mixer.matmul(model) + residual_matmul(model, kind)
     wide = 2.0 + float(model.gated_mlp)
     if kind.place == "end":
         count = count + 2.0 * model.hidden_size * model.hidden_size
@@ -304,11 +338,11 @@ def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any
 def replicated_parameters(model: Model, kind: Kind) -> Any:
     """Parameters of a layer that tensor parallelism does not split: norms, router, and down-projections of latent attention."""
     model = sized(model, kind)
-    count = norms_of(model, kind) * norm_parameters(model)
+    count = norms_of(model, kind) * norm_parameters(model) + residual_parameters(model, kind)
     for part in kind.mixer.replicated(model):
         count = count + part
     if kind.routed:
-        count = count + router_parameters(model) + latent_projections(model)
+        count = count + router_parameters(model) + latent_projections(model) + latent_norm(model)
     return count
 
 

@@ -70,7 +70,8 @@ def kinds(model: Model) -> tuple[Kind, ...]:
         listed = _kept_wide(listed, model)
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
-        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
+        mixer = next((kind.mixer for kind in listed if kind.mixer.attends), MIXERS["attention"])
+        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end", mixer=mixer))
     if model.products:
         listed.append(Kind("patches", 1.0, "none", "tower", mixer=MIXERS["products"], wide=True))
     for tower in model.towers:
@@ -135,7 +136,7 @@ def values_of(model: Model, field: str) -> tuple[int, ...]:
     return tuple(sorted({getattr(sized(model, kind), field) for kind in kinds(model)}))
 
 
-_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "compress_ratio")
 
 
 def _group(group: LayerGroup, model: Model) -> Kind:
@@ -143,17 +144,25 @@ def _group(group: LayerGroup, model: Model) -> Kind:
     sizes = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
     words = [f"{_SHORT[field]} {value}" for field, value in sizes.items()]
     words += [f"window {group.sliding_window}"] if group.sliding_window else []
+    words += [f"picking {group.index_topk}"] if group.index_topk else []
+    words += ["shared keys and values"] if group.kv_shared else []
     mlp = {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
     name = f"{MIXERS[group.mixer].prefix}{mlp}layers" + (f" ({', '.join(words)})" if words else "")
     sizes |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
-    sizes |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
+    sizes |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks, "kv_shared": group.kv_shared}
+    sizes |= {"index_topk": group.index_topk}
+    if MIXERS[group.mixer].windowed:  # its window is the model's
+        sizes = {field: value for field, value in sizes.items() if not field.startswith("sliding_window") and field != "attention_sinks"}
     if MIXERS[group.mixer].crosses:
         source = model.towers[-1]
         sizes |= {"source_tokens": source.tokens * source.items, "source_size": source.hidden_size}
     return Kind(name, float(group.count), group.mlp, mixer=MIXERS[group.mixer], sizes=tuple(sizes.items()))
 
 
-_SHORT = {"num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP"}
+_SHORT = {
+    "num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP",
+    "compress_ratio": "entries of",
+}  # fmt: skip
 
 
 def _by_mlp(model: Model) -> list[Kind]:

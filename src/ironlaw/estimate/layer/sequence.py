@@ -79,6 +79,9 @@ def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
     model, span = job.model, attended_span(job, plan)
     if model.source_tokens:
         return span
+    if model.o_lora_rank:  # compressed attention: a window, and entries behind it
+        near = _windowed(span, model.sliding_window, ranks)
+        return near + _windowed(span / model.compress_ratio, model.index_topk, ranks) if model.compress_ratio else near
     share = model.sliding_window_layers / model.num_hidden_layers
     if model.bidirectional:  # every query sees its window, or all
         near = np.minimum(span, model.sliding_window) if share else span
