@@ -18,7 +18,7 @@ class LayerGroup(Schema):
     """Layers of a model that are alike; a size of 0 is the model's."""
 
     count: int
-    mixer: str = "attention"  # attention | compressed | linear | kda | lightning | mamba | mamba_1 | none
+    mixer: str = "attention"  # attention | compressed | cross | linear | kda | lightning | mamba | mamba_1 | none
     mlp: str = "dense"  # dense | routed | none
     num_attention_heads: int = 0
     num_key_value_heads: int = 0
@@ -32,8 +32,54 @@ class LayerGroup(Schema):
     index_topk: int = 0  # keys that an indexer picks for each query of these layers; 0: they see all
 
 
+class TowerProduct(Schema):
+    """A matrix product of a tower outside its layers: of patches or frames before them, or of a projector behind them."""
+
+    inputs: int
+    outputs: int
+    rows: float = 1.0  # rows for each token of the tower
+    bias: bool = True
+
+
+class Tower(Schema):
+    """Layers with sizes and tokens of their own that feed a model: of images, of audio, or the encoder of an encoder-decoder."""
+
+    name: str  # vision | audio | encoder
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    head_dim: int
+    intermediate_size: int
+    num_key_value_heads: int = 0  # 0: one for each query head
+    gated_mlp: bool = False
+    hidden_act: str = "gelu"
+    norm: str = "layernorm"
+    norms_per_layer: int = 2
+    qk_norm: bool = False
+    qk_norm_heads: bool = False
+    position_embedding: str = "learned"
+    query_key_value_bias: bool = True
+    attention_output_bias: bool = True
+    mlp_bias: bool = True
+    sliding_window: int = 0  # tokens of the windows that local layers attend inside; 0: every layer sees all
+    sliding_window_layers: int = 0
+    other_parameters: int = 0  # positions, tables, norms and scales outside the layers and products
+    products: tuple[TowerProduct, ...] = list_of(TowerProduct)
+    patch_size: int = 0  # pixels of a side of a patch; 0: the tower reads no images
+    image_size: int = 0  # pixels of a side of an image, where the question gives none
+    merged: int = 1  # tokens of the tower that become one token of the model
+    fixed_image: bool = False  # learned positions: every image has image_size
+    tiled: bool = False  # a larger image is cut into tiles of image_size, with one of the whole image beside them
+    added_tokens: int = 0  # tokens beside the patches of an image
+    tokens_per_second: float = 0.0  # tokens of the tower for a second of audio
+    longest: int = 0  # tokens of one item at most; 0: no limit
+    tokens: float = 0.0  # of one item: an image, a clip, a source sequence
+    items: float = 0.0  # for each sequence; 0: the tower takes no part. Set by options, but for an encoder
+    frozen: bool = False  # set by --frozen-tower
+
+
 class Model(Record):
-    """A decoder-only transformer, in Hugging Face ``config.json`` spellings."""
+    """A transformer, in Hugging Face ``config.json`` spellings: a decoder, an encoder, or a decoder with the layers that feed it."""
 
     family: str = ""
     hidden_size: int
@@ -131,6 +177,15 @@ class Model(Record):
     wide_layers_at_end: int = 0  # set by --bf16-layers-at-end
     wide_parts: tuple[str, ...] = ()  # parts left wide by a narrow precision: shared experts | further-token layers; set by its recipe
     frozen_layers: int = 0  # first layers that a job does not train; set by --frozen-layers, not by a record
+    # models other than a decoder of text
+    bidirectional: bool = False  # every token sees all tokens of its sequence
+    final_norm: bool = True
+    head: str = "tokens"  # tokens | masked (a dense layer and a norm before the output layer) | class (one prediction a sequence)
+    other_parameters: int = 0  # token types, biases of positions, a pooler
+    source_tokens: float = 0.0  # of a layer that attends across: tokens of the encoder; set by the program
+    source_size: int = 0  # their width; set by the program
+    products: tuple[TowerProduct, ...] = list_of(TowerProduct)  # of patches, in place of a table of tokens
+    towers: tuple[Tower, ...] = list_of(Tower)
     # layers for multi-token prediction
     num_nextn_predict_layers: int = 0
     published_parameters: Sourced | None = quantity("parameter", required=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.context_methods import method_of
-from ironlaw.estimate.layer.kinds import values_of
+from ironlaw.estimate.layer.kinds import kinds, values_of
 from ironlaw.estimate.layer.sequence import head_ranks, key_heads
 from ironlaw.estimate.layer.untrained import reference_job, reference_plan, sequences_of_example
 from ironlaw.estimate.network import overlapped_experts
@@ -58,6 +58,8 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "ep_divides_ranks": _divides(plan.expert_ways, plan.tp * plan.cp * plan.dp) & _nests(plan),
         "sequence_divides": _divides(plan.tp * np.where(plan.cp > 1, chunks_of(job) * plan.cp, 1.0), plan.seq_len),
         "cp_divides_heads": ((plan.cp == 1) | np.equal(traded, 1.0) | heads_divide),
+        "cp_is_one": (plan.cp == 1) | (not one_context_rank(model)),
+        "pp_is_one": (plan.pp == 1) | (not has_source(model)),
         "cp_has_two_levels": ((plan.cp == 1) | (not method_of(job).has_two_levels) | in_levels),
         "stages_paired": ((plan.pp == 1) | (stages_per_rank == 1.0) | coupled),
         "examples_whole": _divides(sequences_of_example(job), plan.micro_batch_size),
@@ -84,6 +86,8 @@ RULES = {
     "sequence_divides": "tp divides seq_len; with cp > 1, 2 tp cp does (each rank takes two chunks to balance the causal mask;"
     " one with cp_balance off)",
     "cp_divides_heads": "with all-to-all, tp times the all-to-all ranks divides num_attention_heads and num_key_value_heads",
+    "cp_is_one": "cp is 1 for an encoder, an encoder-decoder and a model with a tower: context parallelism is not modelled for them",
+    "pp_is_one": "pp is 1 for an encoder-decoder: a pipeline is not modelled for it",
     "cp_has_two_levels": "all-to-all+ring has an inner group of more than one rank and fewer than cp, which divides cp",
     "stages_paired": "dualpipe pairs stages: pp is 1, or even with at least 2 pp micro-batches",
     "examples_whole": "a micro-batch holds whole examples: with --objective dpo two answers, so micro_batch_size is even",
@@ -115,6 +119,9 @@ _BROKEN = {
     "sequence_divides": "seq_len {seq_len:g} is no multiple of {sequence_ways:g}: tp {tp:g}, times the chunks of cp {cp:g}",
     "cp_divides_heads": "tp {tp:g} times {head_ranks:g} all-to-all ranks does not divide num_attention_heads"
     " {num_attention_heads} and num_key_value_heads {num_key_value_heads}: --cp-method ring or all-gather has no such limit",
+    "cp_is_one": "cp {cp:g} is not modelled for {model.name}, whose layers do not all see one causal sequence:"
+    " give cp 1 (tp, dp_replicate, dp_shard, zero work)",
+    "pp_is_one": "pp {pp:g} is not modelled for {model.name}, an encoder-decoder: give pp 1 (tp, dp_replicate, dp_shard, zero work)",
     "cp_has_two_levels": "all-to-all+ring of cp {cp:g} needs an inner group of more than 1 and fewer than cp ranks that divides cp,"
     " got {head_ranks:g}: give --cp-inner, or use ring or all-to-all",
     "stages_paired": "dualpipe needs an even pp and at least 2 pp micro-batches, there are pp {pp:g} and {num_microbatches:g}",
@@ -149,6 +156,16 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     }
     missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in names else ""
     return [_BROKEN[name].format(model=job.model, job=job, missing=missing, **sizes, **values) for name in names]
+
+
+def has_source(model: Model) -> bool:
+    """True for an encoder-decoder: a layer attends across to what an encoder made."""
+    return any(kind.mixer.crosses for kind in kinds(model))
+
+
+def one_context_rank(model: Model) -> bool:
+    """True where tokens see later tokens, or where a tower has tokens of its own."""
+    return model.bidirectional or any(kind.tower is not None for kind in kinds(model))
 
 
 def _list_sizes(numbers: tuple[int, ...]) -> str:

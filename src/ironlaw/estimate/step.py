@@ -19,8 +19,8 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, uneven
 from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width
-from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
-from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time, of_predictions
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.layer.untrained import UNTRAINED, reference_job, reference_passes, reference_plan
 from ironlaw.estimate.memory import offloading
@@ -200,6 +200,7 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     """One layer's time in a micro-batch: computation, exposed communication, and launches that the host is late with."""
     job = casts.job_of_kind(job, kind)
     job, s = layer_of_kind(job, plan, s, kind)
+    plan = plan_of_kind(plan, kind)
     once_forward = passes.forward_operators(cluster, job, plan, s, kind)
     forward = passes.forward(once_forward)
     backward = passes.backward(cluster, job, plan, s, kind)
@@ -314,6 +315,8 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Look-up forward, scatter-add backward, and the sum over the vocabulary's shards."""
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
+    if job.model.products:  # patches take the place of a table; their product is a layer
+        return total("embedding", [elementwise(cluster, "positions", 5.0 * moved)])
     reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     frozen = job.lora_rank or job.model.frozen_layers
     summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model), fused=False)
@@ -328,6 +331,7 @@ def outputs_of_rank(job: Job, plan: Plan) -> Any:
 
 def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
+    s = of_predictions(job.model, plan, s)
     e, vocab = job.precision.activation_bytes, outputs_of_rank(job, plan)
     logits = s.tokens * vocab
     chunked = job.framework.chunked_output and job.chunked_logits  # also finds the gradient of a weight that is frozen
@@ -364,6 +368,9 @@ def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: 
     if trained:
         written = gradients.written(job)
         products.append(gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=written, stated=backward))
+    if job.model.head == "masked":  # a dense layer before the output layer, which no rank splits
+        square = (s.tokens, s.hidden, s.hidden)
+        products += [gemm(cluster, job, f"transform {which}", *square, wide=True) for which in ("gemm", "dgrad", "wgrad")]
     return products
 
 

@@ -92,6 +92,12 @@ class Asked(Frozen):
     mtp_stage: float | None = None
     count_embedding: bool = False
     mtp_layers: float | None = None
+    # towers and encoders
+    images_per_sequence: float = 0.0
+    image_size: float | None = None
+    audio_seconds: float | None = None
+    encoder_seq_len: float | None = None
+    frozen_tower: bool | None = None
     # kernels
     flash_attention: bool | None = None
     attention_kernel: str = ""  # the framework's

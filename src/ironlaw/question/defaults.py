@@ -108,6 +108,9 @@ PRICE_DAYS = 90  # between the dates of two prices: what is further apart is wor
 MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
 
 
+IMAGE_SIZE = 448  # pixels of a side where neither question nor config says: 32 x 32 patches of 14, 256 tokens after merging by 4
+
+
 def seq_len(max_position_embeddings: int) -> float:
     """Tokens of a sequence when none are given: the model's maximum, at most 8192.
 

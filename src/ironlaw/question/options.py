@@ -416,6 +416,12 @@ OPTIONS: dict[str, Option] = {
     "mtp_stage": Option(none_or_more, "stage, from 0, of the multi-token-prediction layers; needs --layers-per-stage (default: the last)"),
     "count_embedding": Option(switch, "count embedding and loss as layers when splitting stages (default: off)", "on|off"),
     "mtp_layers": Option(none_or_more, "multi-token-prediction layers (default: the model's)", "N"),
+    # --- what towers and encoders read
+    "images_per_sequence": Option(none_or_more, "images that the vision tower reads for each sequence (default: 0, no tower)", "N"),
+    "image_size": Option(whole, f"pixels of a side of an image (default: the config's, else {defaults.IMAGE_SIZE})", "PIXELS"),
+    "audio_seconds": Option(positive("s"), "audio that the audio tower reads for each sequence, such as 30s (default: none)", "TIME"),
+    "encoder_seq_len": Option(length, "tokens that an encoder-decoder reads; --seq-len are those of its decoder (default: the model's)"),
+    "frozen_tower": Option(switch, "the towers' weights are not trained (default: off; with LoRA on)", "on|off"),
     # --- context parallel
     "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
     "cp_inner": Option(
@@ -502,7 +508,7 @@ OPTIONS: dict[str, Option] = {
 
 
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
-    "Model": ("model", "mtp_layers"),
+    "Model": ("model", "mtp_layers", "images_per_sequence", "image_size", "audio_seconds", "encoder_seq_len", "frozen_tower"),
     "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "power_cap"),
     "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction"),
     "Job": (

@@ -19,7 +19,7 @@ EXPERTS = [name for name, m in MODELS.items() if m.num_experts and name not in O
 DIMENSIONS = [
     name
     for name in load.record("models", "deepseek-v3").fields
-    if name not in ("name", "title", "family", "source", "published_parameters", "published_active_parameters")
+    if name not in ("name", "title", "family", "source", "published_parameters", "published_active_parameters", "towers")
 ]
 
 # A published total too coarse, or of another convention, to compare; the record says which.

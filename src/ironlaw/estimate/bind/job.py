@@ -28,15 +28,15 @@ def bind_job(
     model: Model,
     framework: Framework,
     cluster: Cluster,
-    formats: Formats,
+    both_formats: Formats,
     assumptions: Assumptions,
     objective: tuple[Objective | None, Model | None] = (None, None),
     documents: Documents | None = None,
     expert_load: ExpertLoad | None = None,
 ) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
-    formats, of_experts = formats
-    flash = _decide_flash(asked, framework, cluster, assumptions)
+    formats, of_experts = both_formats
+    flash = _decide_flash(asked, model, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
     refuse(asked.frozen_weights, asked.lora_rank, formats)
@@ -113,9 +113,12 @@ def _decide_logits(asked: Asked, framework: Framework, assumptions: Assumptions)
     return asked.logits == "chunked"
 
 
-def _decide_flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
+def _decide_flash(asked: Asked, model: Model, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
     """Whether attention runs in a flash kernel: as given, or where the device has one and the framework uses it."""
     device = cluster.accelerator.flash_attention
+    if asked.flash_attention is None and model.position_embedding == "relative":  # a bias of every score: the kernels have none
+        assume(assumptions, "flash_attention", "off: the scores have learned biases", "default")
+        return False
     if asked.flash_attention is None:
         flash = device and framework.attention_kernel == "flash"
         assume(assumptions, "flash_attention", "on" if flash else "off", "default")

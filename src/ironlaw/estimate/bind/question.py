@@ -63,6 +63,9 @@ class Bound(Frozen):
         return self.cluster.accelerator.usable_memory * (1.0 - self.margin(framework))
 
 
+OF_TOWERS = ("images_per_sequence", "image_size", "audio_seconds", "encoder_seq_len", "frozen_tower")  # options that towers read
+
+
 def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | None = None) -> Bound:
     """The records of a question. ``with_run``: bind price, grid and failures too; by default where tokens are given."""
     notes: Assumptions = []
@@ -86,6 +89,10 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     formats = find_precision("precision", precision, folders)
     of_experts = find_precision("expert-precision", asked.expert_precision, folders) if asked.expert_precision else formats
     objective = bind_objective(asked, folders, notes)
+    if record.towers or not asked.given.keys().isdisjoint(OF_TOWERS):
+        from ironlaw.estimate.bind.towers import with_towers
+
+        record = with_towers(asked, record, notes)
     model = scored(trained_model(asked, record, formats, notes), objective[0])
     check_teacher(objective[1], model)
     _check_options(asked, model, of_experts)

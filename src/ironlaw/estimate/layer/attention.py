@@ -263,9 +263,10 @@ def cast_elements(s: Shapes, backward: bool) -> Any:
 def unfused(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
     """Batched GEMMs that write the scores and read them, and between these mask, softmax and dropout."""
     length, gemms = plan.seq_len / plan.cp, cluster.gemm(job.precision.wide)
-    flop = flops.attention_core(plan.micro_batch_size, length, plan.seq_len, s.heads, s.head_dim)
+    keys = job.model.source_tokens or plan.seq_len
+    flop = flops.attention_core(plan.micro_batch_size, length, keys, s.heads, s.head_dim)
     flop = flop * (UNFUSED_BACKWARD_FLOP if backward else 1.0)
-    scores = plan.micro_batch_size * length * plan.seq_len * s.heads
+    scores = plan.micro_batch_size * length * keys * s.heads
     moved = 2.0 * job.precision.activation_bytes * scores * (2.0 if backward else 1.0)
     softmax = job.framework.score_bytes.value * (SOFTMAX_BACKWARD if backward else 1.0)
     softmax = (softmax + float(job.model.dropout) * DROPOUT) * job.precision.activation_bytes / 2.0 * scores

@@ -81,6 +81,8 @@ def expert_parameters(model: Model) -> Any:
 
 def norms_of(model: Model, kind: Kind) -> float:
     """Norms of a layer: the model's number, or one where a layer is one block; fewer where a layer has no mixer or no MLP."""
+    if not kind.blocks:
+        return 0.0
     return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
 
 
@@ -153,6 +155,10 @@ def output_matrix(model: Model) -> Any:
 def embedding_parameters(model: Model) -> Any:
     """Token embedding, learned positions, and the norm that some models have after them."""
     count = table_parameters(model)
+    if model.products:  # of patches, in place of a table; a kind of layer holds them with the other parameters
+        count = 0.0 * count
+    else:
+        count = count + model.other_parameters
     if model.position_embedding == "learned":
         count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
     if model.embedding_norm:
@@ -166,12 +172,19 @@ def embedding_parameters(model: Model) -> Any:
 @lru_cache(256)
 def head_parameters(model: Model) -> Any:
     """Output projection, tied or not, and the final norm, as the last stage holds them."""
-    count = output_matrix(model) + norm_parameters(model)
+    count = output_matrix(model) + (norm_parameters(model) if model.final_norm else 0.0)
+    if model.head == "masked":
+        count = count + transform_parameters(model)
     if model.hc_mult:
         count = count + residuals.hyper_head(model.hidden_size, model.hc_mult)
     if model.attn_res_block_size:
         count = count + residuals.attention_residual(model.hidden_size)
     return count + (output_width(model) if model.output_bias else 0.0)
+
+
+def transform_parameters(model: Model) -> Any:
+    """The dense layer and the norm before the output layer of a model that fills in masked tokens."""
+    return parameters.mlp(model.hidden_size, model.hidden_size, 0.0, 0.0) / 2.0 + model.hidden_size + norm_parameters(model)
 
 
 def tied_parameters(model: Model) -> Any:
@@ -197,6 +210,16 @@ def total_parameters(model: Model) -> Any:
 def active_parameters(model: Model) -> Any:
     """Parameters that process a token: all but the experts it is not routed to; both embeddings are counted."""
     return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - tied_parameters(model)
+
+
+def parameters_at_tokens(model: Model, seq_len: Any) -> Any:
+    """Active parameters, each by the tokens that it sees for a token of the sequence: a tower's see the tokens of its items."""
+    count: Any = active_parameters(model)
+    for kind in kinds(model):
+        if kind.tower is not None:
+            seen = kind.tower.tokens * kind.tower.items / seq_len
+            count = count - (1.0 - seen) * kind.count * common_parameters(model, kind)
+    return count
 
 
 def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
@@ -228,7 +251,7 @@ def attending_layers(model: Model) -> float:
     """Layers whose mixer is attention, those for further tokens included."""
     count = 0.0
     for kind in kinds(model):
-        count += kind.count if kind.mixer.attends else 0.0
+        count += kind.count if kind.attends_along else 0.0
     return count
 
 
@@ -236,15 +259,23 @@ def matmul_parameters(model: Model) -> Any:
     """Parameters that multiply activations once a token: the layers' matrices and the output projections."""
     count: Any = 0.0
     for kind in kinds(model):
-        count = count + kind.count * matmul_per_layer(model, kind)
-    return count + (1.0 + model.num_nextn_predict_layers) * output_matrix(model)
+        if kind.tower is None:
+            count = count + kind.count * matmul_per_layer(model, kind)
+    if model.head == "masked":
+        count = count + model.hidden_size * model.hidden_size
+    return count + head_weights(model)
+
+
+def head_weights(model: Model) -> Any:
+    """Weights of the output layers that multiply each token; one class for a whole sequence counts nothing."""
+    return 0.0 if model.head == "class" else (1.0 + model.num_nextn_predict_layers) * output_matrix(model)
 
 
 def attention_width(model: Model) -> float:
     """Heads times head_dim, mean of queries-and-keys and values, and of the layers that attend."""
     if not model.layer_groups:
         return float(model.num_attention_heads) * core_head_dim(model)
-    attending = [kind for kind in kinds(model) if kind.mixer.attends]
+    attending = [kind for kind in kinds(model) if kind.attends_along]
     width = sum(kind.count * sized(model, kind).num_attention_heads * core_head_dim(sized(model, kind)) for kind in attending)
     return float(width / max(attending_layers(model), 1.0))
 
@@ -256,7 +287,7 @@ def cached_heads(model: Model) -> float:
     width = 0.0
     for kind in kinds(model):
         sizes = sized(model, kind)
-        if kind.mixer.attends:
+        if kind.attends_along:
             width += kind.count * sizes.num_key_value_heads * sizes.head_dim * (0.5 if sizes.attention_k_eq_v else 1.0)
     return width / (model.head_dim * max(attending_layers(model), 1.0))
 
@@ -331,8 +362,8 @@ def replicated_parameters(model: Model, kind: Kind) -> Any:
 @once_for_stage
 def stage_replicated(model: Model, stage: Stage) -> Any:
     """Parameters of a stage that tensor parallelism does not split: of its layers, learned positions, and the last norm."""
-    positions = embedding_parameters(model) - table_parameters(model) - per_layer_table(model)
-    count = stage.embedding * positions + stage.head * norm_parameters(model)
+    positions = embedding_parameters(model) - (0.0 if model.products else table_parameters(model)) - per_layer_table(model)
+    count = stage.embedding * positions + stage.head * (norm_parameters(model) if model.final_norm else 0.0)
     return _with_layers(count, model, stage, replicated_parameters)
 
 

@@ -11,6 +11,7 @@ from ironlaw.estimate.layer.attention import Attention
 from ironlaw.estimate.layer.compressed import CompressedAttention
 from ironlaw.estimate.layer.mixer import Mixer
 from ironlaw.estimate.layer.scans import KimiDelta, Lightning, Mamba1
+from ironlaw.estimate.layer.sources import CrossAttention, OuterProducts
 from ironlaw.estimate.layer.state_mixer import StateMixer
 from ironlaw.job import Job
 from ironlaw.law import flops, mixers, traffic
@@ -113,5 +114,6 @@ def _keys_and_values(model: Model) -> tuple[float, float]:
     return keys, float(model.linear_num_value_heads * model.linear_value_head_dim)
 
 
-_ROWS = (Attention(), CompressedAttention(), LinearAttention(), KimiDelta(), Lightning(), Mamba(), Mamba1(), Mixer())
-MIXERS = {row.name: row for row in _ROWS}
+_ATTENDING = (Attention(), CompressedAttention(), CrossAttention())
+_SCANNING = (LinearAttention(), KimiDelta(), Lightning(), Mamba(), Mamba1())
+MIXERS = {row.name: row for row in (*_ATTENDING, *_SCANNING, OuterProducts(), Mixer())}

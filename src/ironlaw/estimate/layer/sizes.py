@@ -55,6 +55,7 @@ class Shapes(Frozen):
     head_dim: float  # of queries and keys and of values, averaged
     ffn: Any
     wide: Any  # columns of the MLP's first GEMM: gate and up together
+    sequences: Any = 1.0  # of a micro-batch
 
     @cached_property
     def found(self) -> dict[Any, Any]:
@@ -84,7 +85,15 @@ class Shapes(Frozen):
             head_dim=core_head_dim(model),
             ffn=ffn,
             wide=ffn * (2.0 if model.gated_mlp else 1.0),
+            sequences=plan.micro_batch_size,
         )
+
+
+def of_predictions(model: Model, plan: Plan, s: Shapes) -> Shapes:
+    """The sizes of the output layer: of every token, or of one token of a sequence where a sequence has one class."""
+    if model.head != "class":
+        return s
+    return s.replace(tokens=plan.micro_batch_size, sequence_tokens=plan.micro_batch_size / plan.sequence_shards)
 
 
 def once_for_sizes(law: Callable[P, T]) -> Callable[P, T]:

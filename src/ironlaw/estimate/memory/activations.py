@@ -12,7 +12,7 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.layer import adapters, casts, experts, residuals
 from ironlaw.estimate.layer.counts import expert_width, norms_of
-from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -29,6 +29,9 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
     """
     job = casts.job_of_kind(job, kind)
     job, s = layer_of_kind(job, plan, s, kind)
+    plan = plan_of_kind(plan, kind)
+    if not kind.blocks:
+        return kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
     linear_kept = 1.0 - plan.recompute_linear
@@ -222,6 +225,6 @@ def trained_layers(job: Job, stage: Stage) -> Any:
     """Layers of a stage that have a backward pass."""
     layers = stage.layers
     for kind in kinds(job.model):
-        if not kind.trained:
+        if not kind.trained and kind.place != "tower":
             layers = layers - layers_of(stage, kind, job.model)
     return layers

@@ -18,7 +18,7 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.documents.columns import fullest
 from ironlaw.estimate.layer import uneven
-from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory import moments
 from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
@@ -224,6 +224,7 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
     """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers or segments."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     on_device = share_on_device(job, plan, stage)
+    own = [tower_checkpoints(job, plan, s, stage, kind, in_flight * on_device) for kind in saved if kind.tower and kind.has_mlp]
     boundary = hidden_state("checkpoints", job, plan, s, handed_over(job.model) * checkpoints_of(job, plan, stage) * in_flight * on_device)
     return [
         *(
@@ -239,7 +240,15 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
             for kind, parts in saved.items()
         ),
         boundary,
+        *own,
     ]
+
+
+def tower_checkpoints(job: Job, plan: Plan, s: Shapes, stage: Stage, kind: Kind, in_flight: Any) -> Term:
+    """Checkpoints of the recomputed layers of a tower, as wide as the tower."""
+    layers = float(kind.trained) * layers_of(stage, kind, job.model) * plan.recompute_layers
+    job_of_kind, sizes = layer_of_kind(job, plan, s, kind)
+    return hidden_state(f"checkpoints of {kind.name}", job_of_kind, plan, sizes, layers * in_flight)
 
 
 def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:

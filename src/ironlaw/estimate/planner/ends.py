@@ -32,7 +32,7 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
         attended = 2.0 * seq_len * attention_width(model) if kind.mixer.attends else 0.0  # causal: half the square
         return float(2.0 * matmul_per_layer(model, kind) + attended)
 
-    layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place != "end"]
+    layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place not in ("end", "tower")]
     mean_layer = sum(count * layer_flop for count, layer_flop in layers) / sum(count for count, _ in layers)
     further = sum(kind.count * flop(kind) for kind in kinds(model) if kind.place == "end")
     heads = (1.0 + model.num_nextn_predict_layers) * 2.0 * float(output_matrix(model))
