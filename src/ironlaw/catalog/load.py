@@ -38,6 +38,7 @@ SINGULAR = {
     "ownership": "ownership record",
     "failures": "failure log",
     "frameworks": "framework",
+    "optimizers": "optimizer",
     "calibration": "calibration record",
     "systems": "systems record",
     "bands": "bands record",

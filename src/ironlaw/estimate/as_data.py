@@ -373,7 +373,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         data[name] = int(value) if value is not None and value == int(value) else value
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
-    data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    data |= {"precision": job.precision.name, "optimizer": job.optimizer.name}
     data["schedule"] = name_in_plan(job, data["vpp"])
     if job.model.num_experts:
         data["moe_dispatcher"] = job.moe_dispatcher

@@ -10,7 +10,6 @@ import math
 # --- names an option may have
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")
-OPTIMIZERS = ("sgd", "momentum", "rmsprop", "lion", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
 CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")

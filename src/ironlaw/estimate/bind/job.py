@@ -11,7 +11,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
-from ironlaw.job import PRECISIONS, Job, Precision
+from ironlaw.job import PRECISIONS, Job, Optimizers, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
@@ -19,7 +19,9 @@ from ironlaw.question.assumptions import Assumptions, assume, printed
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
+def bind_job(
+    asked: Asked, model: Model, framework: Framework, optimizer: Optimizers, cluster: Cluster, precision: str, assumptions: Assumptions
+) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
     formats = PRECISIONS[precision]
     flash = _decide_flash(asked, framework, cluster, assumptions)
@@ -35,6 +37,7 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
         "model": model,
         "framework": framework,
         "precision": formats,
+        "optimizer": optimizer,
         "flash": flash,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,

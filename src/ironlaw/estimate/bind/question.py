@@ -13,6 +13,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
+from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
@@ -79,6 +80,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, "precision", precision, "default")
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
+    optimizer = bind_optimizer(asked, folders)
     model = trained_model(asked, record, precision)
     _check_options(asked, model, precision)
     if asked.layers_per_stage:
@@ -88,7 +90,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
-        return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided), decided
+        return bind_job(asked, model, load.record("frameworks", framework, folders), optimizer, cluster, precision, decided), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None

@@ -41,7 +41,6 @@ STATES = (
     "gradients",
     "master weights",
     "optimizer states",
-    "optimizer states, embedding and output layer",
     "library workspace",
     "workspace of grouped products",
 )
