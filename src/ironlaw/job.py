@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.model import Model
+from ironlaw.catalog.optimizer import CLASSES, Optimizer
 from ironlaw.catalog.records import Framework, Objective
 from ironlaw.frozen import Frozen
 from ironlaw.precision import Precision
@@ -20,13 +21,45 @@ class Documents(Frozen):
     cp_by_length: bool  # a micro-batch is split over the context ranks that its longest document needs
 
 
+class Optimizers(Frozen):
+    """The optimizer of a job: the record of each class of parameters. ``narrow`` holds in a stack without fp32 weights."""
+
+    name: str
+    matrices: Optimizer
+    tables: Optimizer
+    vectors: Optimizer
+    narrow: Optimizer
+    rank: float  # of a projection, over the smaller side of a matrix; 0: no optimizer of these projects
+
+    def of(self, part: str) -> Optimizer:
+        """The record that updates a class of parameters."""
+        record: Optimizer = getattr(self, part)
+        return record
+
+    @property
+    def records(self) -> tuple[Optimizer, ...]:
+        """The records in use, each once."""
+        return tuple(dict.fromkeys(self.of(part) for part in CLASSES))
+
+    @property
+    def alike(self) -> bool:
+        """True where all parameters are updated alike, one by one: no class differs, and no state has another shape than the weight."""
+        plain = not (self.matrices.product or self.matrices.exchange or self.matrices.shards != "elements")
+        return plain and len(self.records) == 1 and all(state.shape == "parameter" for state in self.matrices.states.values())
+
+    @property
+    def master_bytes(self) -> float:
+        """Bytes of a master weight, which are those of the optimizer of the matrices."""
+        return float(self.matrices.master_bytes.value)
+
+
 class Job(Frozen):
     """One model trained by one framework in one precision with one optimizer. Defaults are in ``question/defaults``."""
 
     model: Model
     framework: Framework
     precision: Precision
-    optimizer: str
+    optimizer: Optimizers
     flash: bool
     count_embedding: bool
     expert_imbalance: float  # load of the busiest expert rank over the mean

@@ -29,7 +29,7 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "capacity_factor": ["1.25"], "dp_replicate": ["1", "2"], "dp_shard": ["1", "2", "4"], "zero": ["0", "1", "2", "3"],
     "recompute": ["none", "full", "selective", "every:2", "share:0.5", "selective:attention,linear"],
     "precision": ["bf16", "fp8", "fp16", "fp32", "mxfp8"], "fp8_scaling": ["delayed"], "fp8_param_gather": ["on", "off"],
-    "bf16_layers_at_start": ["1"], "bf16_layers_at_end": ["1"], "optimizer": ["adamw", "muon", "sgd"],
+    "bf16_layers_at_start": ["1"], "bf16_layers_at_end": ["1"], "optimizer": ["adamw", "muon", "sgd", "galore"], "optimizer_rank": ["256"],
     "schedule": ["1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe"], "microbatch_group": ["4"], "deferred_wgrad": ["2"],
     "fused_loss": ["on"], "delay_wgrad_compute": ["on"], "grouped_experts": ["off"], "overlap": ["none", "all", "tp,grad-reduce"],
     "flash_attention": ["on", "off"], "attention_kernel": ["flash-2"], "cuda_graphs": ["partial", "attn,mlp"],

@@ -42,6 +42,7 @@ SINGULAR = {
     "expert-loads": "expert load",
     "frameworks": "framework",
     "precisions": "precision",
+    "optimizers": "optimizer",
     "calibration": "calibration record",
     "systems": "systems record",
     "bands": "bands record",

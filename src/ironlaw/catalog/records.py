@@ -7,6 +7,7 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 from __future__ import annotations
 
 from ironlaw.catalog.model import Model, Record
+from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, table_of
 from ironlaw.catalog.sourced import Source, Sourced
 
@@ -525,6 +526,7 @@ KINDS: dict[str, type] = {
     "expert-loads": PublishedLoad,
     "frameworks": Framework,
     "precisions": Recipe,
+    "optimizers": Optimizer,
     "calibration": Calibration,
     "systems": Systems,
     "objectives": Objective,

@@ -397,7 +397,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         data[name] = int(value) if value is not None and value == int(value) else value
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
-    data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    data |= {"precision": job.precision.name, "optimizer": job.optimizer.name}
     if job.model.wide_layers_at_start or job.model.wide_layers_at_end:
         data["bf16_layers_at_start"], data["bf16_layers_at_end"] = job.model.wide_layers_at_start, job.model.wide_layers_at_end
     data["schedule"] = name_in_plan(job, data["vpp"])

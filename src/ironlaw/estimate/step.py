@@ -23,6 +23,7 @@ from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, 
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time, of_predictions
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.layer.untrained import UNTRAINED, reference_job, reference_passes, reference_plan
+from ironlaw.estimate.layer.updates import traffic_of_update
 from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
@@ -32,7 +33,7 @@ from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
-from ironlaw.law import kernels, overlap, states, traffic
+from ironlaw.law import kernels, overlap, traffic
 from ironlaw.law import pipeline as law_pipeline
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
@@ -448,19 +449,10 @@ def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Ter
     return [elementwise(cluster, "loss scale taken out", moved)]
 
 
-def updated_by(job: Job) -> str:
-    """The optimizer that updates the weights: without fp32 weights in the stack, the variant that keeps its moments in their 16-bit type.
-
-    PyTorch makes the moments of a weight like that weight (torch.optim.AdamW, zeros_like).
-    """
-    stored, narrow = job.framework.parameter_bytes, f"{job.optimizer}-bf16"
-    return narrow if stored is not None and stored.value <= 2.0 and narrow in states.OPTIMIZERS else job.optimizer
-
-
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     parameters = pace.of(lambda stage: optimizer_parameters(job, plan, stage))
-    on_device = states.OPTIMIZERS[updated_by(job)].traffic_bytes * job.framework.optimizer_passes.value
+    on_device = traffic_of_update(job, pace) * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
     offloaded = job.framework.gradient_bytes.value + job.precision.parameter_bytes
     touched = np.where(plan.offload_optimizer > 0, offloaded * job.offload_fraction + on_device * (1.0 - job.offload_fraction), on_device)

@@ -79,6 +79,7 @@ class Asked(Frozen):
     bf16_layers_at_start: float = 0.0
     bf16_layers_at_end: float = 0.0
     optimizer: str = defaults.OPTIMIZER
+    optimizer_rank: float | None = None  # the record's share of the smaller side
     gradient_dtype: str | None = None
     # pipeline
     schedule: str | None = None

@@ -13,7 +13,6 @@ PRECISIONS = (  # those that ship in catalog/data/precisions
     "fp32", "tf32", "fp16", "bf16", "fp8", "fp8-current", "fp8-delayed", "fp8-e4m3", "fp8-row", "fp8-block", "mxfp8", "mxfp4",
     "mxfp4-backward", "mxfp4-weights", "nvfp4", "nvfp4-plain", "nvfp4-pretraining",
 )  # fmt: skip
-OPTIMIZERS = ("sgd", "momentum", "rmsprop", "lion", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
 CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")

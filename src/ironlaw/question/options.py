@@ -371,7 +371,8 @@ OPTIONS: dict[str, Option] = {
     ),
     "bf16_layers_at_start": Option(none_or_more, "first layers kept in bf16 under a narrow precision (default: 0)", "N"),
     "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision (default: 0)", "N"),
-    "optimizer": Option(one_of(defaults.OPTIMIZERS), f"optimizer: {_names(defaults.OPTIMIZERS, defaults.OPTIMIZER)}", "NAME"),
+    "optimizer": Option(text, f"optimizer: `ironlaw catalog list optimizers` (default: {defaults.OPTIMIZER}, or the framework's)", "NAME"),
+    "optimizer_rank": Option(whole, "rank of the gradients of --optimizer galore (default: a quarter of each matrix's smaller side)"),
     # --- pipeline
     "schedule": Option(one_of(defaults.SCHEDULES), f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE_RULE)}", "NAME"),
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),

@@ -13,7 +13,7 @@ from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.uneven import ExpertLoad
-from ironlaw.job import Documents, Job
+from ironlaw.job import Documents, Job, Optimizers
 from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
@@ -27,6 +27,7 @@ def bind_job(
     asked: Asked,
     model: Model,
     framework: Framework,
+    optimizer: Optimizers,
     cluster: Cluster,
     both_formats: Formats,
     assumptions: Assumptions,
@@ -53,6 +54,7 @@ def bind_job(
         "precision": formats,
         "expert_precision": "" if of_experts is formats else of_experts.name,
         "expert_formats": of_experts,
+        "optimizer": optimizer,
         "flash": flash,
         "objective": objective[0],
         "teacher": objective[1],

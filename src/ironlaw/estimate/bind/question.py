@@ -16,6 +16,7 @@ from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
+from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
@@ -86,6 +87,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, "precision", precision, "default")
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
+    optimizer = bind_optimizer(asked, folders)
     formats = find_precision("precision", precision, folders)
     of_experts = find_precision("expert-precision", asked.expert_precision, folders) if asked.expert_precision else formats
     objective = bind_objective(asked, folders, notes)
@@ -106,8 +108,8 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
-        stack = load.record("frameworks", framework, folders)
-        return bind_job(asked, model, stack, cluster, (formats, of_experts), decided, objective, documents, expert_load), decided
+        stack, both = load.record("frameworks", framework, folders), (formats, of_experts)
+        return bind_job(asked, model, stack, optimizer, cluster, both, decided, objective, documents, expert_load), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None

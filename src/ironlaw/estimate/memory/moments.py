@@ -19,6 +19,7 @@ from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.updates import mean_of
 from ironlaw.estimate.memory.activations import elements, hidden_state
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import overlapped_experts
@@ -128,8 +129,10 @@ def hooked_gradients(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term
 def update_copies(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Tensors that the optimizer's update allocates for all weights at once: a list of temporaries, one a weight."""
     copies = job.framework.optimizer_copies
-    moments = states.OPTIMIZERS[job.optimizer].state_bytes / 2.0
-    if copies is None or not moments:
+    if copies is None:
+        return []
+    moments = mean_of(job, stage, lambda rule: rule.state_bytes) / 2.0
+    if not np.any(moments):
         return []
     size = leaf(
         "temporaries of the update",

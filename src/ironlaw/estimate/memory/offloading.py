@@ -12,6 +12,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.updates import mean_at, mean_of
 from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import share_of
 from ironlaw.estimate.memory.states import optimizer_parameters
@@ -40,7 +41,7 @@ def gradient_bytes(job: Job) -> float:
 
 def master_bytes(job: Job) -> float:
     """Bytes of a master weight in the host, beside the moments; 0 where the optimizer updates the weights themselves."""
-    return states.OPTIMIZERS[job.optimizer].master_bytes if job.precision.master_weights else 0.0
+    return job.optimizer.master_bytes if job.precision.master_weights else 0.0
 
 
 def share_on_device(job: Job, plan: Plan, stage: Stage) -> Any:
@@ -57,7 +58,7 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
 
     ``layers`` are the activations of one layer of each kind.
     """
-    state_bytes = states.OPTIMIZERS[job.optimizer].state_bytes
+    state_bytes = mean_of(job, stage, lambda rule: rule.state_bytes)
     states_and_gradients = [
         leaf(
             name,
@@ -116,7 +117,7 @@ def host_update(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term
     """The update of the optimizer's states in the host, once a step; none where nothing is offloaded."""
     if not np.any(plan.offload_optimizer > 0):
         return []
-    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
+    state_traffic = mean_at(job, pace, lambda rule: rule.traffic.value) - ON_DEVICE
     update = leaf(
         UPDATE,
         states.host_update,

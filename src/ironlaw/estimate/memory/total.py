@@ -47,7 +47,6 @@ STATES = (
     "gradients",
     "master weights",
     "optimizer states",
-    "optimizer states, embedding and output layer",
     "library workspace",
     "workspace of grouped products",
 )

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog import load
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.memory.total import Layers
 from ironlaw.law import activations
-from ironlaw.law.states import OPTIMIZERS
 from ironlaw.plan import Plan, recompute_columns
 from ironlaw.precision import PRECISIONS
 from ironlaw.questions.lessons.setting import Setting, bind_loader, order_of
@@ -221,11 +221,11 @@ def _optimizer(name: str) -> Change:
     """Another optimizer, where its states are smaller."""
 
     def change(setting: Setting) -> dict[str, Any] | str | None:
-        now = setting.group.job.optimizer
-        if not setting.group.job.precision.master_weights and OPTIMIZERS[name].master_bytes == 0.0:
+        now, other = setting.group.job.optimizer.matrices, load.record("optimizers", name)
+        if not setting.group.job.precision.master_weights and other.master_bytes.value == 0.0:
             return f"weights in {setting.group.job.precision.name} have no master copy to leave out"
-        size = {key: OPTIMIZERS[key].state_bytes + OPTIMIZERS[key].master_bytes for key in (now, name)}
-        return {"optimizer": name} if size[name] < size[now] else None
+        smaller = other.state_bytes + other.master_bytes.value < now.state_bytes + now.master_bytes.value
+        return {"optimizer": name} if smaller else None
 
     return change
 
