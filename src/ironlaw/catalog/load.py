@@ -38,10 +38,15 @@ SINGULAR = {
     "power": "power record",
     "ownership": "ownership record",
     "failures": "failure log",
+    "lengths": "distribution of lengths",
+    "expert-loads": "expert load",
     "frameworks": "framework",
+    "precisions": "precision",
+    "optimizers": "optimizer",
     "calibration": "calibration record",
     "systems": "systems record",
     "bands": "bands record",
+    "objectives": "objective",
 }
 CODED = ("nodes",)  # kinds whose other names people type as they are printed elsewhere: instance types of clouds
 _MAX_FILE = 2_000_000  # bytes

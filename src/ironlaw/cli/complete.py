@@ -15,7 +15,8 @@ from ironlaw.question.options import CHOICES, Option
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]
 RECORDS = {  # options that name records, by the kind of record
     "model": "models", "on": "accelerators", "against": "accelerators", "node": "nodes", "fabric": "fabrics", "framework": "frameworks",
-    "grid": "grids", "sites": "sites", "space": "",
+    "precision": "precisions", "expert_precision": "precisions", "objective": "objectives", "teacher": "models",
+    "grid": "grids", "optimizer": "optimizers", "sites": "sites", "space": "",
 }  # fmt: skip
 FILES = ("FILE", "CSV", "TOML", "A.json")  # metavars of options that name a file
 

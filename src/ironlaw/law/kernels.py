@@ -72,6 +72,30 @@ def kernel_time(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, 
     )
 
 
+def transformed_time(transform_flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, launch):
+    """A memory-bound kernel's time: ``max(transform_flop / (efficiency peak), traffic / (bandwidth_fraction bandwidth)) + launch``.
+
+    Parameters
+        transform_flop [FLOP]: operations that transform what the kernel reads, no part of the model's, >= 0
+        traffic [B]: bytes read from and written to HBM, >= 0
+        peak [FLOP/s]: dense peak rate of its precision, > 0
+        bandwidth [B/s]: HBM bandwidth of the datasheet, > 0
+        efficiency [1]: fraction of the peak that large kernels reach, > 0
+        bandwidth_fraction [1]: fraction of the bandwidth that streaming kernels reach, > 0
+        launch [s]: fixed time of its kernels, >= 0
+    Returns [s]: time of the kernel
+    Source: Williams, Waterman and Patterson, Roofline, CACM 2009, https://doi.org/10.1145/1498765.1498785
+    Leaves out: transforms as kernels of their own, which write their result; a small matrix product that fills its units badly
+
+    >>> float(transformed_time(32e9, 7.125e9, 2e15, 8e12, 0.8, 0.8, 0.0))  # 32 FLOP an element stay below 7.125 bytes
+    0.00111328125
+    """
+    compute = ratio(1.0 * transform_flop, 1.0 * efficiency * peak)
+    time = np.maximum(compute, ratio(1.0 * traffic, 1.0 * bandwidth_fraction * bandwidth))
+    positive = (peak > 0, bandwidth > 0, efficiency > 0, bandwidth_fraction > 0)
+    return inside(time + launch, transform_flop >= 0, traffic >= 0, *positive, launch >= 0)
+
+
 def memory_bound(flop, traffic, peak, bandwidth, efficiency, bandwidth_fraction, fill):
     """Whether the memory roof is the longer: ``traffic / (bandwidth_fraction bandwidth) > flop / (efficiency peak) + fill``.
 

@@ -33,8 +33,8 @@ from ironlaw.terms import scalar
 MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
 ROWS = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
-    Column("gpus", "GPUs", "1"), Column("power_cap", "power cap", "W"),
-    Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
+    Column("gpus", "GPUs", "1"), Column("power_cap", "power cap", "W"), Column("capacity_factor", "capacity factor", "1"),
+    Column("dropped_share", "rows dropped", "%"), Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
     Column("at_once", "without accumulation", "B"), Column("fits", "fits"), Column("step", "step", "s"),
     Column("tokens_per_second", "tokens/s", "1"),
     Column("mfu", "MFU", "%"), Column("steps", "steps", "1"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
@@ -56,6 +56,7 @@ NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with
     "global_batch_size": "the batch is k micro-batches of every rank",
     "global_batch_tokens": "the batch is k micro-batches of every rank",
     "sites": "it has no table of the exchange",
+    "capacity_factor": "it has no table of dropped rows",
     "rounding": "its steps are rounded up",
 }
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
@@ -93,6 +94,8 @@ def _refuse(values: dict[str, Any]) -> None:
         raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --sites N: give both")
     if "sites" in values and _count_sites(values) < 2:
         raise ValueRangeError(f"--sites is {_count_sites(values)}: an exchange needs at least two; leave it out for one")
+    if "mfu" in values and "capacity_factor" in values:
+        raise QuestionError("--capacity-factor has no effect with --mfu (simplified), which knows no experts: leave --mfu out")
     if "mfu" in values:
         return
     if unused := [name for name in SIMPLIFIED if name in values]:
@@ -106,17 +109,21 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     """Every row by an estimate with the plan it chooses."""
     rounding = values.get("rounding", defaults.ROUNDING)
     batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
-    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus", "power_cap")]
+    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus", "power_cap", "capacity_factor")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
     estimates = [
         _estimate_row(
             {**common, "model": model, "gpus": gpus}
-            | {name: value for name, value in (("seq_len", seq_len), (batches, batch), ("power_cap", cap)) if value},
+            | {
+                name: value
+                for name, value in (("seq_len", seq_len), (batches, batch), ("power_cap", cap), ("capacity_factor", capacity))
+                if value
+            },
             run,
             rounding,
             folders,
         )
-        for model, run, seq_len, batch, gpus, cap in itertools.product(*lists)
+        for model, run, seq_len, batch, gpus, cap, capacity in itertools.product(*lists)
     ]
     rows = [row for row, _ in estimates]
     assumptions: Assumptions = []
@@ -171,6 +178,8 @@ def _estimate_row(
         "batch": None,
         "gpus": asked["gpus"],
         "power_cap": asked.get("power_cap"),
+        "capacity_factor": asked.get("capacity_factor"),
+        "dropped_share": None,
         "fits": None,
     }
     if "global_batch_tokens" in asked:
@@ -194,6 +203,7 @@ def _estimate_row(
     return {
         **start,
         "batch": tokens_per_step,
+        "dropped_share": data.get("routing", {}).get("dropped_share"),
         "accumulated": plan["num_microbatches"],
         "memory": memory["device"],
         "at_once": _memory_without_accumulation(asked, plan, folders),
