@@ -21,9 +21,9 @@ Formats = tuple[Precision, Precision]  # of linear layers, and of the products o
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, formats: Formats, assumptions: Assumptions) -> Job:
+def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, both: Formats, assumptions: Assumptions) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
-    formats, of_experts = formats
+    formats, of_experts = both
     flash = _decide_flash(asked, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
