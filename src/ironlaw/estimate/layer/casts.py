@@ -190,7 +190,7 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
 
 def kernels_of_cast(job: Job) -> float:
     """Kernels that cast one tensor: those that find its scales, the cast, and a second cast of the transformed orientation."""
-    return 1.0 + scale_reads(job) + job.precision.hadamard_reads
+    return 1.0 + scale_reads(job) + (job.precision.hadamard_reads if casts_once(job) else 0.0)
 
 
 def cast_kernels(
