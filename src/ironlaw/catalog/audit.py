@@ -208,9 +208,9 @@ def _check_recipe(record: Recipe, folders: tuple[str, ...]) -> Iterator[str]:
     for tensor in ("input", "weight", "gradient") if narrow else ():
         if getattr(record, tensor) is None:
             yield f"products are narrow, but [{tensor}] does not say its format"
-    for tensor in (record.input, record.weight, record.gradient):
-        if tensor is not None and (tensor.bits < 1 or tensor.rows < 0 or tensor.columns < 0 or tensor.scale_bits < 0):
-            yield f"an operand in {tensor.element} has bits below 1, or a block or a scale below 0"
+    for operand in (record.input, record.weight, record.gradient):
+        if operand is not None and (operand.bits < 1 or operand.rows < 0 or operand.columns < 0 or operand.scale_bits < 0):
+            yield f"an operand in {operand.element} has bits below 1, or a block or a scale below 0"
     if record.scaling not in ("", "current", "delayed"):
         yield f"scaling is {record.scaling!r}, expected current or delayed"
     if sum(share.value for share in (record.wide_at_start, record.wide_at_end) if share is not None) >= 1.0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ def _held(group: Group, at: int) -> Iterator[tuple[str, Any]]:
 def records_data(group: Group) -> dict[str, dict[str, Any]]:
     """The records of an answer by kind and name: values that a file has, each with its source in brackets."""
     job, cluster = group.job, group.cluster
-    named = {
+    named: dict[str, Iterable[Any]] = {
         "accelerators": (cluster.accelerator,),
         "nodes": (cluster.node,),
         "fabrics": (cluster.fabric,),

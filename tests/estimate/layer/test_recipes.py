@@ -176,3 +176,14 @@ def test_the_answer_names_the_recipe_and_its_values():
     assert (row["plan"]["bf16_layers_at_start"], row["plan"]["bf16_layers_at_end"]) == (1, 4)
     assert "precisions/nvfp4-pretraining" in str(row)
     assert sum(row["mfu_waterfall"].values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "inputs", "gradients"), [("bf16", 2, 2), ("mxfp4-backward", 2, 2 * 0.53125), ("mxfp4", 0.53125, 2 * 0.53125)]
+)
+def test_what_sequence_parallelism_gathers_was_cast_where_the_first_product_reads_it_narrow(precision, inputs, gradients):
+    """tp 2: a hidden state forward; its gradient backward, in both orientations where it was cast."""
+    tree = group(precision=precision, gpus=2, tp=2).step.tree["tensor parallel"]
+    gathers = ["all-gathers", "all-gathers of gradients"] if precision != "bf16" else ["all-gathers"] * 2
+    sizes = [one(next(t.inputs["size"] for t in tree[name].walk() if "size" in t.inputs)) for name in gathers]
+    assert sizes == [inputs * T * H, gradients * T * H]

@@ -138,9 +138,10 @@ def keeps_cast_copies(job: Job) -> bool:
     return keeps_inputs(job) and delayed(job)
 
 
-def gathers_cast(job: Job) -> bool:
-    """True where sequence parallelism gathers tensors after they were cast."""
-    return _framework_does(job, job.framework.narrow_sequence)
+def gathers_cast(job: Job, backward: bool = False) -> bool:
+    """True where sequence parallelism gathers a pass's tensors after they were cast, which its first product reads narrow."""
+    narrow = job.precision.product(INPUT_GRADIENT if backward else OUTPUT).narrow
+    return narrow and _framework_does(job, job.framework.narrow_sequence)
 
 
 def sent_bytes(job: Job, backward: bool) -> float:
@@ -149,7 +150,7 @@ def sent_bytes(job: Job, backward: bool) -> float:
     An output gradient is gathered in both orientations where they differ, unless the wide tensor is no larger than both.
     """
     p, uses = job.precision, job.precision.uses(GRADIENT if backward else INPUT)
-    if not gathers_cast(job) or not p.product(INPUT_GRADIENT if backward else OUTPUT).narrow:
+    if not gathers_cast(job, backward):
         return p.activation_bytes
     return min(p.activation_bytes, p.operand_bytes * (uses if backward and not p.one_scale else 1.0))
 
@@ -172,7 +173,7 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
     weights: Any = 0.0
     shapes = narrow_shapes(job, shapes)
     for name, (m, n, k) in shapes.items():
-        split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
+        split = plan.sequence_shards if gathers_cast(job, backward) and name in gathered else 1.0
         fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0
         width = n if backward else k
         moved = moved + activation_cast_bytes(cluster, job, m, width, split, backward, fused)
@@ -189,7 +190,7 @@ def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bo
 
 def kernels_of_cast(job: Job) -> float:
     """Kernels that cast one tensor: those that find its scales, the cast, and a second cast of the transformed orientation."""
-    return 1.0 + scale_reads(job) + job.precision.hadamard_reads
+    return 1.0 + scale_reads(job) + (job.precision.hadamard_reads if casts_once(job) else 0.0)
 
 
 def cast_kernels(
