@@ -45,7 +45,8 @@ def documents_data(group: Group, at: int) -> dict[str, Any]:
             "median_length": float(spread.quantile(0.5)),
             "length_95": float(spread.quantile(0.95)),
             "longest": spread.longest,
-            "length_of_a_token": of(found.span),
+            "length_of_a_token": spread.of_a_token,
+            "attended_length": of(found.span),
             "per_sequence": of(found.of_sequence),
             "per_step": of(found.of_sequence) * batch,
             "sequences_per_step": batch,
@@ -118,6 +119,6 @@ def step_quantiles(group: Group) -> tuple[Any, Any]:
     time, share = waited.inputs["time"], waited.inputs["share"]
     found = []
     for name in ("median", "high"):
-        excess = (1.0 - share) * (getattr(tokens, name) - 1.0) + share * (getattr(attention, name) - 1.0)
-        found.append(group.step.tree.value + time * excess - waited.value)
+        other = lengths.wait_for_slowest(time, share, getattr(tokens, name), getattr(attention, name))
+        found.append(group.step.tree.value + other - waited.value)
     return found[0], found[1]

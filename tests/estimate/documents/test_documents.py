@@ -220,13 +220,26 @@ def test_balance_lowers_the_slowest_rank():
     pieces = pieces_of(read_spec("lognormal:median=800,sigma=1.1"), "pack", 16384.0, 1.0)
     work = Work.of(np.bincount(pieces.sequence, weights=pieces.lengths**2), pieces.shares)
     found = {how: slowest(work, how, 1.0, 16.0, 64.0, 1.0).expected for how in ("none", "sorted", "flops")}
-    assert 1.0 <= found["flops"] <= found["sorted"] < found["none"]
+    assert found["flops"] <= found["sorted"] < found["none"]
+    assert 1.0 < found["sorted"]
+
+
+@pytest.mark.parametrize("number", [1.0, 2.0, 8.0, 64.0])
+def test_no_balance_is_worse_than_chance_with_a_heavy_tail(number):
+    pieces = pieces_of(read_spec("lognormal:median=2000,sigma=1.8,max=262144"), "pack", 262144.0, 1.0, 32.0)
+    work = Work.of(pieces.work(lambda length: length / 2.0), pieces.shares)
+    values, shares = convolved(work.values, work.shares, number)
+    assert np.sum(values * shares) == pytest.approx(1.0, abs=1e-6)  # nothing of the tail is lost or goes round the grid
+    deviation = np.sqrt(np.sum((work.values - 1.0) ** 2 * work.shares) / number)
+    assert np.sqrt(np.sum((values - 1.0) ** 2 * shares)) == pytest.approx(deviation, rel=0.01)
+    none, flops = (slowest(work, how, 1.0, number, 64.0, 1.0).expected for how in ("none", "flops"))
+    assert max(flops, 1.0) <= none * (1.0 + 1e-9)
 
 
 def test_even_work_has_no_slowest_rank():
     even = Work.of(np.full(5, 3.0), np.full(5, 0.2))
     for how in ("none", "sorted", "flops"):
-        assert slowest(even, how, 2.0, 8.0, 64.0, 8.0).expected == pytest.approx(1.0, abs=1e-12)
+        assert slowest(even, how, 2.0, 8.0, 64.0, 8.0).expected <= 1.0 + 1e-12
 
 
 # --- estimates
