@@ -157,7 +157,8 @@ class Sequences(Frozen):
         Groups of ``in_step`` ranks meet in every micro-batch.
         """
         together = 1.0 if self.packing.by_micro_batch else plan.micro_batch_size
-        columns = np.broadcast_arrays(self.which, together, plan.num_microbatches, ranks * self.groups, in_step * self.groups)
+        meeting = np.where(in_step > 1.0, in_step * self.groups, 1.0)
+        columns = np.broadcast_arrays(self.which, together, plan.num_microbatches, ranks * self.groups, meeting)
         shape = columns[0].shape
         distinct, which = np.unique(np.stack([np.ravel(column) for column in columns], axis=1), axis=0, return_inverse=True)
         works = [works_of(self.pieces(sizes), model) for sizes in self.sizes]

@@ -139,8 +139,8 @@ def _by_flops(work: Work, micro_batch: float, number: float, ranks: float, in_st
     meet in every micro-batch, each micro-batch is dealt so.
     """
     values, shares = _ascending(work)
-    held = micro_batch * (1.0 if in_step > 1.0 else number)  # sequences that a rank's balanced share has
-    largest = float(np.sum(np.multiply(*largest_of(values, shares, held * ranks)))) / held
+    held, dealt = (micro_batch, in_step) if in_step > 1.0 else (micro_batch * number, ranks)  # sequences of a rank's share, and shares
+    largest = float(np.sum(np.multiply(*largest_of(values, shares, held * dealt)))) / held
     most = float(np.sum(np.multiply(*largest_of(*convolved(values, shares, micro_batch), number))))
     return Slowest(largest, largest, largest, max(most, 1.0))
 
