@@ -22,7 +22,7 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 PASSED = (  # passed to estimate unchanged
     "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
     "node", "fabric",
-    "space", "margin", "gpus_per_domain",
+    "space", "margin", "gpus_per_domain", "lengths", "packing", "balance", "cp_by_length",
 )  # fmt: skip
 EXCHANGE = (  # passed to sites unchanged
     "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
