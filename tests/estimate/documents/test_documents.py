@@ -407,4 +407,4 @@ def test_a_sweep_counts_real_tokens():
     plan = {"tp": 2, "pp": 2, "zero": 1, "micro_batch_size": 2, "lengths": "100=1,300=1", "packing": "none"}
     asked = {"on": "h100-sxm", "gpus": "64", "seq_len": "1024", "tokens": "1B", "global_batch_size": "512", **plan}
     rows = ironlaw.sweep("llama-3.1-8b", **asked).to_dict()
-    assert rows["runs"][0]["steps"] == np.ceil(1e9 / (512 * 200))
+    assert rows["rows"][0]["steps"] == np.ceil(1e9 / (512 * 200))
