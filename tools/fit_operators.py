@@ -111,6 +111,8 @@ def gemm_rows(table, device, dtype, software, kernel) -> dict[str, np.ndarray]:
     return dict(zip("mnkt", pick(table, mask, "m", "n", "k", "seconds"), strict=True))
 
 
+NVLS = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm")  # measured in groups that NCCL reduces in the switch
+NUMBERS = {"half": "FP16", "int8": "INT8"}
 BLACKWELL = ("b200-sxm", "b300-sxm", "gb200", "gb300")
 
 
@@ -286,12 +288,15 @@ COLLECTIVE_STARTS = [(1e-5, fraction, half) for fraction in (0.15, 0.5, 0.9, 1.0
 COLLECTIVE_BOUNDS = (1e-6, 0.01, 1.0), (1e-3, 1.05, 1e9)  # latency, fraction, half size
 
 
-def fit_collective(table, device: str, operation: str, groups=(2, 4, 8), line: float = 0.0) -> dict:
+def fit_collective(table, device: str, operation: str, groups=(2, 4, 8), line: float = 0.0, numbers: str = "half") -> dict:
     """Constants for each group size, those of the largest on top; messages of 64 MiB count twice, under 1 MiB a quarter."""
     mask = (table["device"] == device.replace("-", "_")) & (table["op_name"] == operation) & np.isin(table["num_gpus"], groups)
-    mask &= table["nccl_dtype"] == "half"  # int8 is never reduced in the switch
+    mask &= table["nccl_dtype"] == numbers  # int8 is never reduced in the switch
     n, elements, t = pick(table, mask, "num_gpus", "message_size", "seconds")
-    size, line = elements * 2.0, line or hardware(device)["link"]  # the whole tensor, as nccl-tests counts it
+    size, line = (
+        elements * {"half": 2.0, "int8": 1.0}[numbers],
+        line or hardware(device)["link"],
+    )  # the whole tensor, as nccl-tests counts it
     factor = (n - 1) / n * (2 if operation == "all_reduce" else 1)
     used, large = size >= 65536, size >= MIB
     weight = np.select([size >= 64 * MIB, large], [2.0, 1.0], 0.25)
@@ -314,11 +319,35 @@ def fit_collective(table, device: str, operation: str, groups=(2, 4, 8), line: f
     by_group = {int(g): constants(used & (n == g)) for g in np.unique(n)}
     error = held_out(np.round(np.log2(size)).astype(int) % 2, large, predicted)
     reached = ", ".join(f"{int(g)} GPUs {np.max((size * factor / t / line)[n == g]):.2f}" for g in np.unique(n))
-    note = f"of {line / 1e9:g} GB/s one direction; best fraction measured: {reached}; FP16 messages; held out: every second message size of every group, >= 1 MiB"
+    switch = (
+        "; 8 GPUs reduce in the switch (NVLS), which the fraction includes"
+        if operation == "all_reduce" and numbers == "half" and device in NVLS
+        else ""
+    )
+    note = f"of {line / 1e9:g} GB/s one direction{switch}; best fraction measured: {reached}; {NUMBERS[numbers]} messages; held out: every second message size of every group, >= 1 MiB"
     named = {g: dict(zip(("latency", "bandwidth_fraction", "half_size"), x, strict=True)) for g, x in by_group.items()}
     largest = max(named)
     smaller = {"ranks": largest, "smaller": {g: named[g] for g in sorted(named) if g < largest}} if len(named) > 1 else {}
     return named[largest] | dict(rows=int(used.sum()), held_out_error=error, note=note) | smaller
+
+
+NVLS_RANKS = 8  # the group in which NCCL was measured to reduce FP16 in the switch, on Hopper and Blackwell
+CARRIED_NVLS = {"gb200": "b200-sxm", "gb300": "b300-sxm"}  # measured among at most four, where NCCL takes rings
+
+
+def in_the_switch(constants: dict) -> dict:
+    """Measured constants of an all-reduce in the switch, of the traffic it has there (1 + 1/n) instead of a ring's."""
+    n = NVLS_RANKS
+    fraction = constants["bandwidth_fraction"] * (1 + 1 / n) / (2 * (n - 1) / n)
+    note = f"of 1 + 1/n, not of a ring's 2 (n - 1) / n: among {n} in the switches of another node of this generation; a prior, expect a wider band"
+    return {name: constants[name] for name in ("latency", "half_size")} | dict(bandwidth_fraction=fraction, note=note)
+
+
+def ring_all_reduce(table, device: str, usual: dict) -> dict:
+    """An all-reduce without the switch: INT8 among 8, which NVLS does not reduce; smaller groups as with FP16, where NCCL takes rings."""
+    ring = fit_collective(table, device, "all_reduce", numbers="int8")
+    note = ring["note"] + "; rings, since the switch reduces no INT8; constants of smaller groups are those of all_reduce"
+    return ring | dict(note=note, smaller=usual["smaller"])
 
 
 def scaled(values: dict, **by: float) -> dict:
@@ -666,6 +695,7 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
     collective = {name: fit_collective(tables["nccl"], device, op) for name, op in OPERATIONS.items()}
     nccl = str(tables["nccl"]["software"][tables["nccl"]["device"] == device.replace("-", "_")][0])
     p2p = fit_point_to_point(tables["nccl"], device)
+    rings = {"all_reduce_ring": ring_all_reduce(tables["nccl"], device, collective["all_reduce"])} if device in NVLS else {}
 
     def aic(what, software):
         return f"github ai-dynamo/aiconfigurator (Apache-2.0), {what}, {device.replace('-', '_')}, {software}", REPOSITORY, "measured"
@@ -690,7 +720,12 @@ def fit_device(out: Path, device: str, tables: dict) -> dict:
         ratio, cited, why = BACKWARD["flash-2" if device in AMPERE_LIKE else "flash-3"]
         blocks.append(block("attention.mla", latent, "aic_mla") + "\n" + quantity("backward_time_ratio", ratio, cited, why))
     blocks.append(elementwise_block())
-    collective_blocks = [block(f"collective.{name}", values, "aic_nccl") for name, values in (collective | {"point_to_point": p2p}).items()]
+    collective_blocks = [
+        block(f"collective.{name}", values, "aic_nccl") for name, values in (collective | {"point_to_point": p2p} | rings).items()
+    ]
+    if device in CARRIED_NVLS:
+        measured = fit_collective(tables["nccl"], CARRIED_NVLS[device], "all_reduce")
+        collective_blocks.append(block("collective.all_reduce_nvls", in_the_switch(measured), "prior"))
     software = f"GEMM {gemm['bf16']['software']} (cuBLAS); attention {attention['software']}; {nccl}"
     write(out, device, TITLES[device], "measured", software, blocks + collective_blocks, sources | CITED, device)
     for name, values in (

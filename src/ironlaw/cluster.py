@@ -25,6 +25,11 @@ class Cluster(Frozen):
     systems: Systems
     gpus_per_domain: float | None = None  # that a job takes of every scale-up domain; None: as many as its groups divide
     clock: Any = None  # fraction of the reference's clock this part's power limit sustains; None: the reference itself
+    network_share: float = 1.0  # of the rate of its NICs, what the job has beside other jobs
+    oversubscription: Any = 1.0  # rate of a pod's NICs over that of the links that leave it
+    pod_size: Any = None  # accelerators that reach each other at the whole rate of their NICs; read where there is oversubscription
+    in_network_reduction: str | None = None  # on, off, nvls or sharp; None: as the library takes it where it was measured
+    topology: tuple[float, ...] = ()  # of a torus, chips of each axis of the slice that the question gives; (): as of the number of chips
     margin: float | None = None  # share of device memory that must stay free; None: not given
 
     @property

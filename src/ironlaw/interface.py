@@ -28,6 +28,7 @@ TYPES: dict[Any, tuple[str, ...]] = {  # reader of an option -> the types that i
     parse_whole: WHOLE, parse_count: WHOLE, parse_switch: SWITCH, options.stage: WHOLE,
     options.text: TEXT, options.one_name: TEXT, options.model: ("str", "dict[str, Any]"), options.stage_layers: ("Sequence[int]", "str"),
     options.price: NUMBER, options.grid: NUMBER, options.share: NUMBER, options.margin: NUMBER, options.at_least_one: NUMBER,
+    options.oversubscription: NUMBER, options.torus_topology: ("Sequence[int]", "str"),
     options.duration: TEXT, options.graphs: TEXT, words.length: WHOLE, words.tokens: NUMBER, words.run_tokens: NUMBER,
     words.recompute: TEXT, words.overlap: ("Sequence[str]", "str"), words.offload: ("Sequence[str]", "str"), words.adapter_targets: TEXT,
     readers.amount: NUMBER, readers.money: NUMBER, readers.days: NUMBER,

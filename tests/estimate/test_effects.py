@@ -10,9 +10,12 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.correction import OwnRun, write_correction
+from ironlaw.estimate.slices import torus_rate
 from ironlaw.estimate.step import step
-from ironlaw.law import collectives, exchanges, experts, overlap
+from ironlaw.law import exchanges, experts, overlap
+from ironlaw.plan import column, plan_with
 from ironlaw.validate.fit import constants, with_values
 
 DENSE = {"on": "h100-sxm", "gpus": 64, "global_batch_size": 256, "seq_len": 4096, "framework": "megatron", "recompute": "none"}
@@ -130,9 +133,10 @@ def test_a_step_moves_one_way_with_a_constant(constant):
 
 def test_a_group_along_one_axis_of_a_torus_has_half_its_links():
     """16 chips of a v5e pod of 16 by 16 fill one of two axes; 256 chips fill both (How to Scale Your Model, part 3)."""
-    one = collectives.torus_rate(16, 256, 2, 200e9)
-    assert one == pytest.approx(100e9)
-    assert collectives.torus_rate(256, 256, 2, 200e9) == pytest.approx(2 * one)
+    made = cluster_of({"on": "tpu-v5e"}, (), [])
+    plan = plan_with(gpus=column(256), tp=column(16), dp_shard=column(16))
+    rates = [torus_rate(made, plan, n, stride, 200e9)[0] for n, stride in ((16.0, 1.0), (16.0, 16.0), (256.0, 1.0))]
+    assert rates == pytest.approx([100e9, 100e9, 200e9])
 
 
 def test_a_fixed_clock_holds_what_it_benchmarks():

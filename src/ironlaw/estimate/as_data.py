@@ -12,6 +12,7 @@ from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
+from ironlaw.estimate.slices import slice_of, wraps, written
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY
@@ -19,6 +20,7 @@ from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Calibration, Node
+    from ironlaw.cluster import Cluster
     from ironlaw.estimate.answer import Estimate, Group
 
 SCHEMA_VERSION = 1
@@ -65,8 +67,10 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     from ironlaw.estimate.bands import band_data, nearest_runs, step_band
     from ironlaw.estimate.many_lengths import documents_data
     from ironlaw.estimate.parameters import parameters_data
+    from ironlaw.estimate.routing import routing_data
 
     group, at = estimate.place_of(index)
+    routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
         **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
@@ -84,6 +88,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "mfu_waterfall": None if step is None else waterfall_data(group, at),
         "parameters": parameters_data(group.job),
         "bound": bound_data(group, at, step is None),
+        **({} if routing is None else {"routing": routing}),
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
@@ -247,7 +252,24 @@ def placement_data(group: Group, at: int) -> dict[str, Any]:
         "trays_per_domain": size / node.accelerators.value,
         "free": 0 if slices_of(node) else domains * size - gpus,  # slices of one job may share a pod
         "given": group.cluster.gpus_per_domain is not None,
+        **network_data(group.cluster, share),
     }
+
+
+def network_data(cluster: Cluster, share: int) -> dict[str, Any]:
+    """The slice of a torus that a job takes; what the fabric differs in from one of its own at the NICs' whole rate, where it does."""
+    told: dict[str, Any] = {}
+    if cluster.node.torus_axes is not None:
+        sides = slice_of(cluster, share)
+        joined = wraps(cluster.node, np.array(sides))
+        told |= {"topology": written(sides), "wraps": [bool(one) for one in joined]}
+    if cluster.network_share != 1.0:
+        told["network_share"] = cluster.network_share
+    if cluster.in_network_reduction is not None:
+        told["in_network_reduction"] = cluster.in_network_reduction
+    if cluster.pod_size is not None:
+        told |= {"oversubscription": number(cluster.oversubscription), "pod_size": number(cluster.pod_size)}
+    return {"network": told} if told else {}
 
 
 def stage_name(group: Group, at: int) -> str | None:
@@ -375,7 +397,9 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         data[name] = int(value) if value is not None and value == int(value) else value
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
-    data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    data |= {"precision": job.precision.name, "optimizer": job.optimizer.name}
+    if job.model.wide_layers_at_start or job.model.wide_layers_at_end:
+        data["bf16_layers_at_start"], data["bf16_layers_at_end"] = job.model.wide_layers_at_start, job.model.wide_layers_at_end
     data["schedule"] = name_in_plan(job, data["vpp"])
     if job.model.num_experts:
         data["moe_dispatcher"] = job.moe_dispatcher

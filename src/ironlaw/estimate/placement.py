@@ -45,6 +45,8 @@ class Placement(NamedTuple):
 def placement(cluster: Cluster, plan: Plan) -> Placement:
     """The placement of every plan: the given share of a domain, else the share that the job's groups divide."""
     gpus = whole_number(plan.gpus)
+    if cluster.topology:
+        return _fill(gpus, np.minimum(math.prod(map(int, cluster.topology)), gpus))
     if cluster.gpus_per_domain is None:
         node = cluster.node
         return _place(gpus, group_spans(plan), int(node.scale_up_size.value), int(node.accelerators.value), slices_of(node))
@@ -55,6 +57,19 @@ def _fill(gpus: Any, share: Any) -> Placement:
     """The same share of every domain; the last domain has the rest of the job."""
     rest = gpus % share
     return Placement(share, share, -(-gpus // share), share, gpus, np.where(rest > 0, rest, share))
+
+
+def pod_ranks(cluster: Cluster, plan: Plan, n: Any, stride: Any, inner: Any) -> Any:
+    """Ranks of a group of ``n``, ``stride`` apart, that share a pod in every such group; ``inner`` of them share a domain.
+
+    Pods are filled one after the other with whole domains. A group that the edge of a pod cuts counts the greatest common divisor of its
+    span and the job's accelerators in a pod, and one as long as the job the rest of the job in the last pod.
+    """
+    placed, gpus = placement(cluster, plan), whole_number(plan.gpus)
+    domains = max(int(getattr(cluster.pod_size, "value", cluster.pod_size)) // int(cluster.node.scale_up_size.value), 1)
+    pod = np.minimum(domains * placed.share, gpus)
+    whole = _fill(gpus, pod).whole(whole_number(np.floor(n * stride))).astype(np.float64)
+    return np.minimum(n, np.maximum(np.floor(whole / stride), inner))
 
 
 def placement_term(cluster: Cluster, plan: Plan) -> Term:

@@ -14,7 +14,7 @@ def all_reduce_factor(n):
         n [1]: ranks, >= 1
     Returns [1]: traffic factor
     Source: NVIDIA, nccl-tests, PERFORMANCE.md, "AllReduce", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-    Leaves out: reduction in the switch (NVLS, SHARP), which sends each byte once
+    Leaves out: reduction in the switch (NVLS, SHARP): all_reduce_in_switch_factor
 
     >>> float(all_reduce_factor(8))  # worked in the training chapter
     1.75
@@ -29,7 +29,7 @@ def one_way_factor(n):
         n [1]: ranks, >= 1
     Returns [1]: traffic factor
     Source: NVIDIA, nccl-tests, PERFORMANCE.md, "AllGather", https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-    Leaves out: multicast in the switch
+    Leaves out: multicast in the switch, by which a rank sends its part once but receives as much as before, so that a gather takes as long
 
     >>> float(one_way_factor(8))
     0.875
@@ -51,13 +51,49 @@ def all_reduce_across_factor(n, domains):
     Source: S. Jeaugey in NCCL issue 946 (on two nodes a tree has half the traffic on the network, and NCCL should use it for large sizes),
         https://github.com/NVIDIA/nccl/issues/946; NVIDIA, NCCL, src/graph/tuning.cc (an all-reduce alone has trees: gathers and scatters
         are rings of all ranks)
-    Leaves out: reduction in switches of the fabric (SHARP)
+    Leaves out: reduction in switches of the fabric (SHARP): all_reduce_in_fabric_factor
 
     >>> float(all_reduce_across_factor(16, 2)), float(all_reduce_across_factor(32, 4)), float(all_reduce_across_factor(2, 2))
     (1.0, 1.9375, 1.0)
     """
     tree = ratio(2.0 * (domains - 1.0), 1.0 * domains)
     return inside(np.where(np.less_equal(domains, 2.0), tree, ratio(2.0 * (n - 1.0), 1.0 * n)), n >= 1, domains >= 1, n >= domains)
+
+
+def all_reduce_in_switch_factor(n):
+    """Bytes each rank sends in an all-reduce in the switch of its domain, for each byte of the tensor: ``1 + 1 / n``, 0 of one rank.
+
+    Every rank sends the whole tensor once, for the switch to add, and its n-th part of the sum once more, for the switch to send to all.
+
+    Parameters
+        n [1]: ranks, >= 1
+    Returns [1]: traffic factor
+    Source: S. Jeaugey in nccl-tests issue 212 (bandwidth on the wire over algorithm bandwidth: (n + 1) / n; on 8 H100 a peak of about
+        480 GB/s counted as a ring, where rings reach 370), https://github.com/NVIDIA/nccl-tests/issues/212
+    Leaves out: one fused operation, which would send each byte once; types that the switch does not add (all below 16 bits)
+
+    >>> float(all_reduce_in_switch_factor(8)), round(float(all_reduce_factor(8) / all_reduce_in_switch_factor(8)), 2)
+    (1.125, 1.56)
+    """
+    return inside(np.where(np.greater(n, 1.0), 1.0 + ratio(1.0, 1.0 * n), 0.0), n >= 1)
+
+
+def all_reduce_in_fabric_factor(domains):
+    """Bytes a rail sends for each byte of its share in an all-reduce that switches of the fabric add: ``1``, 0 in one domain.
+
+    Every NIC sends its share up a tree of switches once and receives the sum once.
+
+    Parameters
+        domains [1]: domains the ranks are in, >= 1
+    Returns [1]: traffic factor
+    Source: Graham et al., Scalable Hierarchical Aggregation Protocol (SHARP): A Hardware Architecture for Efficient Data Reduction,
+        COMHPC 2016, https://doi.org/10.1109/COMHPC.2016.006
+    Leaves out: depth of the tree, a second group that wants the same tree
+
+    >>> float(all_reduce_in_fabric_factor(4)), float(all_reduce_in_fabric_factor(1))
+    (1.0, 0.0)
+    """
+    return inside(np.where(np.greater(domains, 1.0), 1.0, 0.0), domains >= 1)
 
 
 def ring_all_gather(n, size, bandwidth, latency):
@@ -176,30 +212,6 @@ def mesh_rate(n, domain, rate):
     64000000000.0
     """
     return inside(rate * ratio(n - 1.0, domain - 1.0), n >= 1, domain > 1, rate > 0, domain >= n)
-
-
-def torus_rate(n, domain, axes, rate):
-    """Bandwidth a collective of ``n`` ranks finds in a torus of ``domain`` chips: ``rate min(axes, ceil(log n / log side)) / axes``.
-
-    With ``side = domain^(1/axes)``. Each axis has its own links; a group that fills one axis leaves those of the others idle.
-
-    Parameters
-        n [1]: ranks of the group, >= 1
-        domain [1]: chips of the torus the job runs on, > 0
-        axes [1]: dimensions of the torus, >= 1
-        rate [B/s]: all links of one chip together, one direction, > 0
-    Where: domain >= n
-    Returns [B/s]: usable bandwidth
-    Source: Austin et al., How to Scale Your Model, Google DeepMind, 2025, part 3 (a collective over several axes has the
-        bandwidth of all of them), https://jax-ml.github.io/scaling-book/sharding
-    Leaves out: axes without a wrap-around link, which halve the rate; tori with unequal sides
-
-    >>> float(torus_rate(16, 256, 2, 200e9)), float(torus_rate(256, 256, 2, 200e9))
-    (100000000000.0, 200000000000.0)
-    """
-    side = ratio(np.log(np.maximum(domain, 1.0)), 1.0 * axes)  # of an axis, in log
-    used = np.where(n > 1, np.ceil(ratio(np.log(np.maximum(n, 1.0)), np.where(side > 0, side, 1.0)) - 1e-9), 1.0)
-    return inside(rate * ratio(np.clip(used, 1.0, axes), 1.0 * axes), n >= 1, domain > 0, axes >= 1, rate > 0, domain >= n)
 
 
 def ring_pass(n, size, bandwidth, latency):

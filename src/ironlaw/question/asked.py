@@ -51,11 +51,22 @@ class Asked(Frozen):
     fabric: str | None = None
     scale_up_size: float | None = None
     gpus_per_domain: float | None = None
+    topology: tuple[int, ...] | None = None  # chips of each axis
     nic_bandwidth: float | None = None
+    power_cap: float | None = None  # W of one accelerator
+    network_share: float = defaults.NETWORK_SHARE
+    oversubscription: float | None = None
+    pod_size: float | None = None
+    rail_optimised: bool | None = None
+    in_network_reduction: str | None = None
     framework: str | None = None
     global_batch_tokens: float | None = None
     # experts
     expert_imbalance: float = defaults.EXPERT_IMBALANCE
+    expert_load: Any = None  # a shape, a file, or rows of numbers; None: expert_imbalance
+    expert_placement: str = defaults.EXPERT_PLACEMENT
+    load_spread: float = 0.0
+    routing_noise: bool | None = None  # with expert_load: on
     moe_dispatcher: str = defaults.DISPATCHER
     dispatch_precision: str = defaults.DISPATCH_PRECISION
     capacity_factor: float = 0.0  # 0: dropless
@@ -68,6 +79,7 @@ class Asked(Frozen):
     bf16_layers_at_start: float = 0.0
     bf16_layers_at_end: float = 0.0
     optimizer: str = defaults.OPTIMIZER
+    optimizer_rank: float | None = None  # the record's share of the smaller side
     gradient_dtype: str | None = None
     # pipeline
     schedule: str | None = None
@@ -81,9 +93,16 @@ class Asked(Frozen):
     mtp_stage: float | None = None
     count_embedding: bool = False
     mtp_layers: float | None = None
+    # towers and encoders
+    images_per_sequence: float = 0.0
+    image_size: float | None = None
+    audio_seconds: float | None = None
+    encoder_seq_len: float | None = None
+    frozen_tower: bool | None = None
     # kernels
     flash_attention: bool | None = None
     attention_kernel: str = ""  # the framework's
+    attention_precision: str = defaults.ATTENTION_PRECISION
     cuda_graphs: str = defaults.CUDA_GRAPH
     # context parallel
     cp_method: str = defaults.CP_METHOD
@@ -107,6 +126,10 @@ class Asked(Frozen):
     lora_targets: str = defaults.LORA_TARGETS
     frozen_weights: str = ""  # as trained weights
     frozen_layers: float = 0.0
+    adapter: str = defaults.ADAPTERS[0]
+    objective: str = ""  # the next token
+    teacher: Any = None
+    precomputed_reference: bool = False
     # the run
     tokens: float | None = None
     evaluate_every: float | None = None

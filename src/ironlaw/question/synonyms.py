@@ -16,6 +16,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {  # option: other names of it
     "on": ("accelerator", "device", "hardware", "gpu_type", "gpu_name", "gpu_model"),
     "gpus": ("num_gpus", "n_gpus", "ngpus", "gpu_count", "world_size", "num_accelerators", "num_devices", "num_chips"),
     "fabric": ("interconnect", "network"),
+    "topology": ("slice", "tpu_topology", "slice_shape"),
     "framework": ("stack",),
     "global_batch_size": ("gbs", "global_batch", "train_batch_size", "total_train_batch_size"),
     "global_batch_tokens": ("batch_tokens", "tokens_per_batch", "tokens_per_step"),

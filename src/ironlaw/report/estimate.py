@@ -26,12 +26,14 @@ from ironlaw.estimate.as_data import (
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
-from ironlaw.job import PRECISIONS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.documents import document_lines
 from ironlaw.report.nearest import nearest_lines
+from ironlaw.report.routing import routing_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term
 
@@ -90,9 +92,28 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
+    yield from routing_lines(routing_data(group, at))
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
+    if words := network_words(placement_data(group, at)):
+        yield f"network: {words}"
     yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
+    if group.job.objective is not None:
+        yield _objective_line(group, plan)
+
+
+def _objective_line(group: Group, plan: dict[str, Any]) -> str:
+    """What is trained: the examples of a batch, and the model that is compared with."""
+    job = group.job
+    assert job.objective is not None
+    words = [f"objective: {job.objective.name}"]
+    if job.objective.sequences > 1:
+        words.append(f"{plan['global_batch_size'] / job.objective.sequences:,.0f} examples of {job.objective.sequences} sequences a step")
+    if job.teacher is not None:
+        words.append(f"teacher {job.teacher.title}")
+    elif job.objective.reference_passes:
+        words.append("reference computed before the run" if job.precomputed_reference else "a frozen reference runs beside it")
+    return ", ".join(words)
 
 
 def _by_6n(group: Group, rates: dict[str, Any]) -> str:
@@ -104,7 +125,8 @@ def _adapter_words(group: Group) -> str:
     """The rank of adapters, and the format of the frozen weights beside them."""
     if not group.job.lora_rank:
         return ""
-    return f"; adapters of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
+    kind = "DoRA adapters" if group.job.adapter == "dora" else "adapters"
+    return f"; {kind} of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
 
 
 def parameters_line(counts: dict[str, Any]) -> str:
@@ -288,6 +310,31 @@ def placement_words(placed: dict[str, Any], gpus: int) -> str:
     last = f", {rest} of the last" if 0 < rest < share else ""
     free = f"; {placed['free']:,} accelerators of these {kind} stay free for other jobs and are not in the cost" if placed["free"] else ""
     return f"{taken} of {size} accelerators of each of {domains:,} {kind}{last}{free}"
+
+
+_IN_SWITCHES = {
+    "on": "switches add where they can (NVLS in a domain, SHARP on the fabric)",
+    "off": "rings alone, no switch adds",
+    "nvls": "switches of a domain add (NVLS)",
+    "sharp": "switches of the fabric add gradients (SHARP)",
+}
+
+
+def network_words(placed: dict[str, Any]) -> str:
+    """The slice of a torus; what the fabric differs in from one at the NICs' whole rate for this job alone."""
+    told, words = placed.get("network", {}), []
+    if "topology" in told:
+        lines = [side for side, ring in zip(told["topology"].split("x"), told["wraps"], strict=True) if not ring and side != "1"]
+        words.append(
+            f"slices of {told['topology']} chips, " + (f"no link joins the ends of axes of {', '.join(lines)}" if lines else "a torus")
+        )
+    if "network_share" in told:
+        words.append(f"{told['network_share']:.4g} of the NICs' bandwidth, as other jobs are assumed to leave")
+    if "oversubscription" in told:
+        words.append(f"{told['oversubscription']:.4g}:1 between pods of {told['pod_size']:,.0f} accelerators")
+    if "in_network_reduction" in told:
+        words.append(_IN_SWITCHES[told["in_network_reduction"]])
+    return "; ".join(words)
 
 
 def plan_line(plan: dict[str, Any]) -> str:

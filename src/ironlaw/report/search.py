@@ -8,7 +8,15 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE
-from ironlaw.report.estimate import band_words, mesh_words, parameters_line, placement_words, stage_layers_words, waterfall_line
+from ironlaw.report.estimate import (
+    band_words,
+    mesh_words,
+    network_words,
+    parameters_line,
+    placement_words,
+    stage_layers_words,
+    waterfall_line,
+)
 from ironlaw.report.near import near_best, one_less
 from ironlaw.report.terminal import Ink, dollars, short, variant_words
 
@@ -87,6 +95,8 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         f" {memory['device'] / 2**30:.1f} of {memory['capacity_bytes'] / 2**30:.1f} GiB"
     )
     if words := placement_words(plan["placement"], p["gpus"]):
+        yield f"  {words}"
+    if words := network_words(plan["placement"]):
         yield f"  {words}"
     yield f"  {waterfall_line(plan['mfu_waterfall'])}"
     yield f"  {parameters_line(plan['parameters'])}"

@@ -56,13 +56,15 @@ def sequence_ranks(job: Job, plan: Plan) -> Any:
 
 def attended_span(job: Job, plan: Plan) -> Any:
     """Tokens attention reaches over: the sequence, or the document packed into it; of many lengths the document of a random token."""
+    if job.model.source_tokens:  # across to what an encoder made
+        return job.model.source_tokens + 0.0 * plan.seq_len
     if (sequences := sequences_of(job, plan)) is not None:
         return sequences.span
     return np.minimum(plan.seq_len, job.document_length) if job.document_length else plan.seq_len
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys that a causal query sees, mean of local and global layers; with an indexer the keys that it picked."""
+    """Keys that a query sees, mean of local and global layers; with an indexer the keys that it picked."""
     return _key_length(job, plan, 1.0)
 
 

@@ -52,7 +52,6 @@ COMPARE: dict[str, Option] = {
     "network_power": Option(
         network_power, "power of switches per accelerator, or switches: that of the counted ones (default: not counted)", "POWER"
     ),
-    "oversubscription": Option(at_least_one, "links of a leaf switch to NICs over its links up (default: 1, non-blocking)", "X"),
     "checkpoints_kept": Option(whole, f"checkpoints kept in storage (default: {defaults.CHECKPOINTS_KEPT:g})", "N"),
 }
 THREE_ROOF: dict[str, Option] = {

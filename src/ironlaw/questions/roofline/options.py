@@ -42,7 +42,7 @@ def named_sizes(choices: tuple[str, ...], default: str, *names: str, alone: bool
         """Read the name, if there is one, and the sizes."""
         given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
         first = str(given[0]).strip().lower()
-        if first in choices:
+        if first in choices or (not choices and first[:1].isalpha()):  # without choices: a name of the catalogue
             if len(given) == 1 and not alone:
                 raise ValueRangeError(f"{flag} is {value}, must be [NAME,]{','.join(names)}")
             return (first, *(read_sizes(given[1:] if len(given) > 2 else given[1], flag) if len(given) > 1 else ()))
@@ -72,7 +72,9 @@ def rate_pair(value: Any, flag: str) -> tuple[float, float]:
 STEP = (  # options of an estimate that set the step of a MODEL
     "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
     "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
-    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "gpus_per_domain", "nic_bandwidth",
+    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "gpus_per_domain", "topology",
+    "nic_bandwidth",
+    "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
 )  # fmt: skip
 STORAGE = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
 OPTIONS: dict[str, Option] = {
@@ -88,7 +90,7 @@ OPTIONS: dict[str, Option] = {
         "NAME,T,W",
     ),
     "optimizer": Option(
-        named_sizes(defaults.OPTIMIZERS, defaults.OPTIMIZER, "PARAMETERS", alone=True),
+        named_sizes((), defaults.OPTIMIZER, "PARAMETERS", alone=True),
         f"optimizer step: parameters (default: {defaults.OPTIMIZER}); with a MODEL the name alone",
         "[NAME,]N",
     ),
@@ -150,7 +152,8 @@ def _question(module: str, *options: str | frozenset[str]) -> Question:
 
 ROOFS = frozenset({"on", "node", "fabric", "framework", "peak", "bandwidth", "plot"})
 MEASURED = frozenset({"measured", "baseline", "tolerance"})
-LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth"})
+NETWORK = ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction")
+LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "topology", *NETWORK})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
     "model": _question(
@@ -180,7 +183,9 @@ GROUPS = {  # headings of the help
         "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
     ),
     "Tiers of memory": ("tiers", *STORAGE),
-    "Device": ("on", "node", "fabric", "scale_up_size", "gpus_per_domain", "nic_bandwidth", "multiprocessors", "peak", "bandwidth", "plot"),
+    "Device": (
+        "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", *NETWORK, "multiprocessors", "peak", "bandwidth", "plot",
+    ),
     "Step of a model": tuple(name for name in STEP if name not in LINKS),
 }  # fmt: skip
 EXAMPLES = """\

@@ -10,7 +10,8 @@ from ironlaw.question.words import run_tokens, tokens
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
 PASSED = (  # passed to estimate unchanged
     "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
-    "tp", "sp", "pp", "zero", "overlap", "space", "margin", "flash_attention", "gpus_per_domain",
+    "tp", "sp", "pp", "zero", "overlap", "space", "margin", "flash_attention", "gpus_per_domain", "topology",
+    "fabric", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
 )  # fmt: skip
 OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],
