@@ -179,11 +179,11 @@ class Ownership(Record):
 
 
 class Lengths(Record):
-    """How long the documents of a training set are, in tokens: a named distribution, buckets with counts, or quantiles."""
+    """How long the documents of a training set are, in tokens: a named distribution, counts by length, or buckets with counts."""
 
     spec: str = ""  # a distribution by name, such as lognormal:mean=1024,sigma=1.5
-    buckets: dict[str, Sourced] = quantities("1")  # "low..high", or one length -> documents
-    quantiles: dict[str, Sourced] = quantities("token")  # share of the documents -> the length that they do not exceed
+    counts: tuple[str, ...] = ()  # "first: documents of that length, of the next length, ..."
+    buckets: dict[str, Sourced] = quantities("1")  # "low..high" -> documents
     documents: Sourced | None = quantity("1", required=False)
     mean: Sourced | None = quantity("token", required=False)  # as published, to check the rest against
 

@@ -45,7 +45,8 @@ def documents_data(group: Group, at: int) -> dict[str, Any]:
             "median_length": float(spread.quantile(0.5)),
             "length_95": float(spread.quantile(0.95)),
             "longest": spread.longest,
-            "length_of_a_token": of(found.span),
+            "length_of_a_token": spread.of_a_token,
+            "attended_length": of(found.span),
             "per_sequence": of(found.of_sequence),
             "per_step": of(found.of_sequence) * batch,
             "sequences_per_step": batch,
@@ -69,7 +70,7 @@ def step_with(group: Group, balance: str) -> Any:
     waited, filled = (group.step.tree[key] for key in (SLOWEST, LONGEST))
     slowest = slowest_of(group.job, group.plan, balance)
     other = waits_of(slowest, waited.inputs["time"], filled.inputs["bubble"], waited.inputs["share"])
-    return group.step.tree.value - waited.value - filled.value + fold(other)
+    return group.step.tree.value + group.step.tree.times * (fold(other) - waited.value - filled.value)  # times: what own runs say
 
 
 def context_data(group: Group, at: int, legal: bool) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def context_data(group: Group, at: int, legal: bool) -> dict[str, Any]:
     fixed = step(job.replace(documents=job.documents.replace(cp_by_length=False)), group.cluster, plan)
     return {
         "tokens_by_context_ranks": {f"{level.ranks:g}": scalar(np.broadcast_to(level.share, (1,))) for level in levels},
-        "step_with_fixed_cp": scalar(fixed.tree),
+        "step_with_fixed_cp": scalar(fixed.tree) * scalar(group.step.tree.times, at),
     }
 
 
@@ -118,6 +119,6 @@ def step_quantiles(group: Group) -> tuple[Any, Any]:
     time, share = waited.inputs["time"], waited.inputs["share"]
     found = []
     for name in ("median", "high"):
-        excess = (1.0 - share) * (getattr(tokens, name) - 1.0) + share * (getattr(attention, name) - 1.0)
-        found.append(group.step.tree.value + time * excess - waited.value)
+        other = lengths.wait_for_slowest(time, share, getattr(tokens, name), getattr(attention, name))
+        found.append(group.step.tree.value + group.step.tree.times * (other - waited.value))
     return found[0], found[1]

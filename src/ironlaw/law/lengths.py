@@ -69,35 +69,37 @@ def context_ranks(document, rank_tokens, cp):
 
 
 def slowest_over_mean(share, slowest_tokens, slowest_attention):
-    """Time of the slowest over the mean, of which a share a is attention: ``1 + (1 - a) (t - 1) + a (q - 1)``.
+    """Time of the slowest over the mean, of which a share a is attention: ``max(1, (1 - a) t + a q)``.
 
     t and q are the expected slowest over the mean of the work that grows with the tokens, and of that of attention. Exact where one of
-    them does not vary, as t in packs of equal length, or where both are largest in the same micro-batch; else an upper bound.
+    them does not vary, as t in packs of equal length, or where both are largest in the same micro-batch; else an upper bound. Where a
+    balance deals sequences so that no rank has more than its share, t and q are a step's largest sequence over that share, and may be
+    below 1.
 
     Parameters
         share [1]: share a of the time that attention takes, in [0, 1]
-        slowest_tokens [1]: largest over mean t of the work by tokens, >= 1
-        slowest_attention [1]: largest over mean q of the work of attention, >= 1
+        slowest_tokens [1]: largest over mean t of the work by tokens, >= 0
+        slowest_attention [1]: largest over mean q of the work of attention, >= 0
     Returns [1]: slowest over mean
     Source: the largest of sums is at most the sum of the largest
     Leaves out: kernels that the host launches late, whose time does not grow with the work
-    Offset [1]: the ratio is a difference from 1
+    Offset [1]: the ratio is at least 1
 
-    >>> float(slowest_over_mean(0.25, 1.0, 1.4))
-    1.1
+    >>> float(slowest_over_mean(0.25, 1.0, 1.4)), float(slowest_over_mean(0.5, 0.25, 0.5))
+    (1.1, 1.0)
     """
-    ratio_of_times = 1.0 + (1.0 - share) * (slowest_tokens - 1.0) + share * (slowest_attention - 1.0)
-    return inside(ratio_of_times, fraction(share), slowest_tokens >= 1, slowest_attention >= 1)
+    slowest = np.maximum((1.0 - share) * slowest_tokens + share * slowest_attention, 1.0)
+    return inside(slowest, fraction(share), slowest_tokens >= 0, slowest_attention >= 0)
 
 
 def wait_for_slowest(time, share, slowest_tokens, slowest_attention):
-    """Time that the mean rank waits for the slowest: ``time ((1 - share) (slowest_tokens - 1) + share (slowest_attention - 1))``.
+    """Time that the mean rank waits for the slowest: ``time (max(1, (1 - share) slowest_tokens + share slowest_attention) - 1)``.
 
     Parameters
         time [s]: mean time of a rank, >= 0
         share [1]: share of it that attention takes, in [0, 1]
-        slowest_tokens [1]: largest over mean of the work by tokens, >= 1
-        slowest_attention [1]: largest over mean of the work of attention, >= 1
+        slowest_tokens [1]: largest over mean of the work by tokens, >= 0
+        slowest_attention [1]: largest over mean of the work of attention, >= 0
     Returns [s]: waiting
     Source: a collective of all ranks ends after its last rank has come; ``slowest_over_mean``
     Leaves out: noise of kernels and links, which ``overlap.scale_loss`` has
@@ -109,7 +111,7 @@ def wait_for_slowest(time, share, slowest_tokens, slowest_attention):
 
 
 def fill_of_unequal(bubble, share, largest_tokens, largest_attention):
-    """What unequal micro-batches add to a bubble: ``bubble ((1 - share) (largest_tokens - 1) + share (largest_attention - 1))``.
+    """What unequal micro-batches add to a bubble: ``bubble (max(1, (1 - share) largest_tokens + share largest_attention) - 1)``.
 
     A micro-batch takes the same time on every stage, so the makespan is the sum of the micro-batches and (stages - 1) times the longest:
     a proportionate flow shop. The bubble of equal micro-batches is (stages - 1) times their mean.
@@ -117,8 +119,8 @@ def fill_of_unequal(bubble, share, largest_tokens, largest_attention):
     Parameters
         bubble [s]: bubble of equal micro-batches, >= 0
         share [1]: share of a micro-batch that attention takes, in [0, 1]
-        largest_tokens [1]: work by tokens of a rank's largest micro-batch over the mean, >= 1
-        largest_attention [1]: work of attention of a rank's largest micro-batch over the mean, >= 1
+        largest_tokens [1]: work by tokens of a rank's largest micro-batch over the mean, >= 0
+        largest_attention [1]: work of attention of a rank's largest micro-batch over the mean, >= 0
     Returns [s]: further bubble
     Source: Pinedo, Scheduling, 5th edition, 2016, section 6.1 (proportionate permutation flow shop), https://doi.org/10.1007/978-3-319-26580-3
     Leaves out: schedules that fill the bubble with weight gradients of the longest micro-batch

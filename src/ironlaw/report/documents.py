@@ -32,7 +32,7 @@ def document_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield ink.bold("Documents") + ink.dim(f"  ({data['title']})")
     yield (
         f"  mean {short(data['mean_length'])} tokens, median {short(data['median_length'])}, 95% up to {short(data['length_95'])}, longest"
-        f" {short(data['longest'])}; that of a random token has {short(data['length_of_a_token'])}"
+        f" {short(data['longest'])}; a random token is in a document of {short(data['length_of_a_token'])}"
     )
     cut = f"; {data['tokens_cut_off']:.1%} of their tokens cut off" if data["tokens_cut_off"] >= 0.0005 else ""
     yield (

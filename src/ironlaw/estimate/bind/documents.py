@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Lengths
-from ironlaw.errors import InputError, UnknownNameError
+from ironlaw.errors import CatalogError, InputError, UnknownNameError
 from ironlaw.estimate.documents.histogram import Histogram
 from ironlaw.estimate.documents.read import histogram_of, read_file
 from ironlaw.estimate.documents.specs import is_spec, read_spec
@@ -60,26 +59,20 @@ def _of_file(path: str, changed: int, size: int) -> Histogram:
 
 @lru_cache(maxsize=64)
 def of_record(record: Lengths) -> Histogram:
-    """The distribution of a record: by name, by buckets, or by quantiles between which the logarithm of lengths is even."""
+    """The distribution of a record: by name, by counts of each length, or by buckets."""
     if record.spec:
         return read_spec(record.spec, f"spec of {record.name}")
-    if record.quantiles:
-        return histogram_of(_between_quantiles(record), f"lengths {record.name}")
-    rows = []
-    for place, count in record.buckets.items():
-        low, _, high = place.partition("..")
-        rows.append((place, (float(low), float(high), float(count.value)) if high else (float(low), float(count.value))))
-    return histogram_of(rows, f"lengths {record.name}")
-
-
-def _between_quantiles(record: Lengths) -> list[tuple[str, tuple[float, ...]]]:
-    """Rows of lengths between neighbouring quantiles, 64 for each gap, even in the logarithm."""
-    known = sorted((float(share), float(tokens.value)) for share, tokens in record.quantiles.items())
     rows: list[tuple[str, tuple[float, ...]]] = []
-    for (below, low), (above, high) in pairwise(known):
-        lengths = (low * (high / low) ** ((part + 0.5) / 64.0) for part in range(64))
-        rows += [(f"quantile {above:g}", (max(float(round(tokens)), 1.0), (above - below) / 64.0)) for tokens in lengths]
-    return rows
+    try:
+        for line in record.counts:
+            first, _, counts = line.partition(":")
+            rows += [(line[:20], (float(first) + at, float(count))) for at, count in enumerate(counts.split())]
+        for place, documents in record.buckets.items():
+            low, _, high = place.partition("..")
+            rows.append((place, (float(low), float(high), float(documents.value))))
+    except ValueError as error:
+        raise CatalogError(f"lengths {record.name}: {error}") from None
+    return histogram_of(rows, f"lengths {record.name}")
 
 
 def words_of(lengths: Histogram) -> str:

@@ -109,7 +109,7 @@ class Sequences(Frozen):
 
         def of(sizes: Sizes) -> float:
             cut = self.documents.lengths.capped(sizes[0])
-            return float(np.sum(cut.lengths * cut.shares * seen(cut.lengths))) / cut.mean
+            return float(np.sum(cut.lengths * cut.shares * seen(cut.lengths)) / cut.mean)
 
         return self.column(of)
 
@@ -118,7 +118,7 @@ class Sequences(Frozen):
         """Share of the tokens of the documents that are trained on: 1 where none is cut off."""
         if not self.packing.loses:
             return self.column(lambda _: 1.0)
-        return self.column(lambda sizes: self.documents.lengths.capped(sizes[0]).mean / self.documents.lengths.mean)
+        return self.column(lambda sizes: float(self.documents.lengths.capped(sizes[0]).mean / self.documents.lengths.mean))
 
     @cached_property
     def of_sequence(self) -> Any:
@@ -138,7 +138,7 @@ class Sequences(Frozen):
         most = float(np.max(plan.cp))
         for level in (2.0**power for power in range(int(np.ceil(np.log2(most))) + 1)):
             ranks = np.minimum(level, plan.cp)
-            share = self.column(lambda sizes, level=level: of_context(self.replace(level=0.0).pieces(sizes), min(level, sizes[2]))[0])
+            share = self.column(partial(self._share_on, level))
             share = np.where(level < 2.0 * plan.cp, share, 0.0)  # counted once, where the level is more than all ranks
             freed = plan.cp / ranks
             own = plan.replace(
@@ -147,23 +147,28 @@ class Sequences(Frozen):
             found.append(Level(level, share, self.replace(level=level), own))
         return found
 
+    def _share_on(self, level: float, sizes: Sizes) -> float:
+        """Share of the computed tokens of some sizes on so many context ranks."""
+        return of_context(self.pieces(sizes), min(level, sizes[2]))[0]
+
     def slowest(self, model: Model, plan: Plan, ranks: Any, in_step: Any) -> tuple[Slowest, Slowest]:
         """The slowest of ``ranks`` in every plan, by tokens and by the work of attention: each a Slowest of columns.
 
         Groups of ``in_step`` ranks meet in every micro-batch.
         """
         together = 1.0 if self.packing.by_micro_batch else plan.micro_batch_size
-        columns = np.broadcast_arrays(self.which, together, plan.num_microbatches, ranks * self.groups, in_step * self.groups)
+        meeting = np.where(in_step > 1.0, in_step * self.groups, 1.0)
+        columns = np.broadcast_arrays(self.which, together, plan.num_microbatches, ranks * self.groups, meeting)
         shape = columns[0].shape
         distinct, which = np.unique(np.stack([np.ravel(column) for column in columns], axis=1), axis=0, return_inverse=True)
         works = [works_of(self.pieces(sizes), model) for sizes in self.sizes]
-        found = []
+        found: list[Slowest] = []
         for kind in (0, 1):
             each = [
                 slowest(works[int(at)][kind], self.documents.balance, *(max(float(n), 1.0) for n in numbers)) for at, *numbers in distinct
             ]
             table = np.array(each)[which.ravel()]
-            found.append(Slowest(*(table[:, field].reshape(shape) for field in range(len(Slowest._fields)))))
+            found.append(Slowest._make(table[:, field].reshape(shape) for field in range(len(Slowest._fields))))
         return found[0], found[1]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ironlaw.frozen import Frozen
 
 POINTS = 8192  # of the grid
-SPREAD = 24.0  # standard deviations of a sum that the grid covers, beside the range of one micro-batch
+SPREAD = 12.0  # standard deviations of a sum that the grid covers on either side, beside the range of one micro-batch
 
 
 class Work(Frozen):
@@ -32,12 +32,15 @@ class Work(Frozen):
 
 
 class Slowest(NamedTuple):
-    """Work of the slowest rank over the mean of all ranks: expected, median and 95th percentile; and the largest micro-batch of a rank."""
+    """Work of the slowest rank over the mean of all ranks: expected, median and 95th percentile; and the largest micro-batch of a rank.
 
-    expected: float
-    median: float
-    high: float
-    largest: float
+    Under a balance the largest sequence of the step over a rank's share, which is below 1 where it is no limit.
+    """
+
+    expected: Any
+    median: Any
+    high: Any
+    largest: Any
 
 
 EVEN = Slowest(1.0, 1.0, 1.0, 1.0)
@@ -55,8 +58,9 @@ def convolved(values: Any, shares: Any, number: float) -> tuple[Any, Any]:
     deviation = float(np.sqrt(np.sum((values - mean) ** 2 * shares)))
     if number <= 1.0 or high - low <= 1e-12 * max(mean, 1e-300):
         return values, shares
-    window = min(number * (high - low), SPREAD * deviation * np.sqrt(number) + (high - low))
-    step = 1.02 * window / POINTS
+    spread = SPREAD * deviation * np.sqrt(number)
+    down, up = (min(number * reach, spread + reach) for reach in (mean - low, high - mean))  # how far the sum may be from its mean
+    step = 1.02 * (down + up) / POINTS
     position = (values - mean) / step
     below = np.floor(position)
     upper = position - below
@@ -64,8 +68,7 @@ def convolved(values: Any, shares: Any, number: float) -> tuple[Any, Any]:
     np.add.at(grid, below.astype(np.int64) % POINTS, shares * (1.0 - upper))
     np.add.at(grid, (below.astype(np.int64) + 1) % POINTS, shares * upper)
     summed = np.fft.irfft(np.fft.rfft(grid) ** number, POINTS)
-    lowest = number * (low - mean)
-    start = int(np.floor(max(lowest, -0.5 * window) / step)) - 1  # the grid goes round: the first point that a sum may have
+    start = int(np.floor(-down / step)) - 1  # the grid goes round: the first point that a sum may have
     order = (start + np.arange(POINTS)) % POINTS
     kept = np.maximum(summed[order], 0.0)
     return mean + (start + np.arange(POINTS)) * step / number, kept / kept.sum()
@@ -95,13 +98,15 @@ def slowest(work: Work, balance: str, micro_batch: float, number: float, ranks: 
     >>> slowest(even, "none", 1.0, 1.0, 2.0, 1.0).expected  # work 0.5 or 1.5: the larger of two is 1.5 with probability 3/4
     1.25
     """
-    if (ranks <= 1.0 and number <= 1.0) or float(np.max(work.values)) == float(np.min(work.values)):
+    if ranks <= 1.0 and number <= 1.0:
         return EVEN
     return BALANCES[balance](work, micro_batch, number, ranks, in_step)
 
 
 def _at_random(work: Work, micro_batch: float, number: float, ranks: float, in_step: float) -> Slowest:
     """Every rank draws its sequences at random."""
+    if float(np.max(work.values)) == float(np.min(work.values)):
+        return EVEN
     values, shares = convolved(*_ascending(work), micro_batch)
     values, shares = largest_of(values, shares, in_step)
     most = float(np.sum(np.multiply(*largest_of(values, shares, number))))
@@ -115,6 +120,8 @@ def _at_random(work: Work, micro_batch: float, number: float, ranks: float, in_s
 def _sorted(work: Work, micro_batch: float, number: float, ranks: float, in_step: float) -> Slowest:
     """The micro-batches of a step are sorted by work, and ranks that run together take neighbours: one rank has the largest of each."""
     del in_step
+    if float(np.max(work.values)) == float(np.min(work.values)):
+        return EVEN
     values, shares = convolved(*_ascending(work), micro_batch)
     cumulated, every = np.cumsum(shares), number * ranks
     place = np.arange(1.0, every + 1.0) / (every + 1.0) if every <= 1e6 else np.linspace(0.0, 1.0, 1_000_001)[1:]
@@ -126,16 +133,16 @@ def _sorted(work: Work, micro_batch: float, number: float, ranks: float, in_step
 
 
 def _by_flops(work: Work, micro_batch: float, number: float, ranks: float, in_step: float) -> Slowest:
-    """Sequences are dealt so that ranks have equal work: none has less than the mean, and one has the largest sequence of the step.
+    """Sequences are dealt so that ranks have equal work: no rank has more than its share, but for the largest sequence of the step.
 
-    Where ranks meet in every micro-batch, each micro-batch is dealt so.
+    The largest over that share is below 1 where it is no limit. It is what a perfect packer reaches, and a greedy one nearly. Where ranks
+    meet in every micro-batch, each micro-batch is dealt so.
     """
     values, shares = _ascending(work)
-    held = micro_batch * (1.0 if in_step > 1.0 else number)  # sequences that a rank's balanced share has
-    drawn, chance = largest_of(values, shares, held * ranks)
-    expected = max(float(np.sum(np.maximum(drawn / held, 1.0) * chance)), 1.0)
-    most = max(float(np.sum(np.multiply(*largest_of(*convolved(values, shares, micro_batch), number)))), 1.0)
-    return Slowest(expected, expected, expected, most)
+    held, dealt = (micro_batch, in_step) if in_step > 1.0 else (micro_batch * number, ranks)  # sequences of a rank's share, and shares
+    largest = float(np.sum(np.multiply(*largest_of(values, shares, held * dealt)))) / held
+    most = float(np.sum(np.multiply(*largest_of(*convolved(values, shares, micro_batch), number))))
+    return Slowest(largest, largest, largest, max(most, 1.0))
 
 
 BALANCES = {"none": _at_random, "sorted": _sorted, "flops": _by_flops}

@@ -196,7 +196,9 @@ def _estimate_row(
     if data["step"]["seconds"] is None:
         return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
-    tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
+    documents = data.get("documents")
+    of_sequence = documents["real_tokens_per_sequence"] if documents else plan["seq_len"]  # padding is no token of the run
+    tokens_per_step = plan["global_batch_size"] * of_sequence
     steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
     part = steps / whole  # of the run that the estimate counts, whose last step is whole
     joules = None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part

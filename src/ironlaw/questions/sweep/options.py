@@ -24,6 +24,7 @@ PASSED = (  # passed to estimate unchanged
     "node", "fabric",
     "space", "margin", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised",
     "in_network_reduction", "expert_load", "expert_placement", "load_spread", "routing_noise",
+    "lengths", "packing", "balance", "cp_by_length",
 )  # fmt: skip
 EXCHANGE = (  # passed to sites unchanged
     "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
