@@ -10,6 +10,7 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import IronlawError
+from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
 from ironlaw.estimate.planner import best
 from ironlaw.estimate.planner.best import ROUNDING, UNFIT, best_plan
@@ -123,6 +124,23 @@ def test_no_plan_is_faster_than_its_bound(seed, drawn_tasks):
         least = np.broadcast_to(step_at_least(task, np.arange(task.mesh.rows), choices, sharded), shape)[cells]
         assert np.all(least > 0.0)
         assert np.all(least * (1.0 - ROUNDING) <= plans.seconds)
+
+
+@pytest.mark.parametrize("shape", ["uniform", "zipf:0.5"])
+def test_bounds_hold_for_uneven_experts(shape, drawn_tasks):
+    """Chance makes a step of few micro-batches longer than one of many; the bound is that of a batch without end."""
+    routed = [task for task in drawn_tasks.values() if task.job.model.num_experts]
+    for task in routed[:2]:
+        load = bind_expert_load(asked_of({"expert_load": shape, "load_spread": 0.1}), task.job.model)
+        uneven = task.replace(job=task.job.replace(expert_load=load))
+        choices = usable_choices(uneven, uneven.mesh.columns)
+        plans, cells = every_plan_with_cell(uneven)
+        for sharded in (False, True):
+            bounds = (*(len(choices.of(name)) for name in BOUNDED), uneven.mesh.rows)
+            least = np.broadcast_to(step_at_least(uneven, np.arange(uneven.mesh.rows), choices, sharded), bounds)[cells]
+            assert np.all(least * (1.0 - ROUNDING) <= plans.seconds)
+        needed = memory_at_least(uneven, np.arange(uneven.mesh.rows), choices)[cells]
+        assert np.all(needed * (1.0 - ROUNDING) <= plans.device)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
