@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, note_override
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
 from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import PRECISIONS, Job, Optimizers
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
@@ -81,6 +82,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
     optimizer = bind_optimizer(asked, folders)
+    _note_overrides(asked, record, optimizer, folders, notes)
     model = trained_model(asked, record, precision)
     _check_options(asked, model, precision)
     if asked.layers_per_stage:
@@ -90,6 +92,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
+        note_override("frameworks", load.resolve("frameworks", framework, folders), folders, decided)
         return bind_job(asked, model, load.record("frameworks", framework, folders), optimizer, cluster, precision, decided), decided
 
     run_assumptions: Assumptions = []
@@ -120,6 +123,14 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         run_assumptions=run_assumptions,
         correction=correction,
     )
+
+
+def _note_overrides(asked: Asked, model: Model, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> None:
+    """Note the records of a model and of optimizers that come from the user's folders or from an installed package."""
+    if isinstance(asked.model, str) and not Path(asked.model).exists():
+        note_override("models", model.name, folders, notes)
+    for rule in optimizer.records:
+        note_override("optimizers", rule.name, folders, notes)
 
 
 def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ...]) -> None:
