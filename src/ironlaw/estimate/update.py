@@ -110,8 +110,9 @@ def _multiply(job: Job, cluster: Cluster, name: str, precision: str, size: Seque
     known = precision in cluster.accelerator.peak and precision in cluster.calibration.gemm
     form = PRECISIONS[precision if known else job.precision.wide]
     element = form.activation_bytes
-    moved = traffic.gemm(*size, element, element, element)
-    return kernel(cluster, name, flops.gemm(*size), moved, form.peak, cluster.gemm(form.gemm))
+    m, n, k = size
+    moved = traffic.gemm(m, n, k, element, element, element)
+    return kernel(cluster, name, flops.gemm(m, n, k), moved, form.peak, cluster.gemm(form.gemm))
 
 
 def _longest(timed: dict[str, list[Term]]) -> Any:
