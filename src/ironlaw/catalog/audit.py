@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,25 @@ def unverified(folders: tuple[str, ...] = ()) -> list[str]:
         for key, source in _declared_sources(path).items()
         if source.read == RECALLED
     ]
+
+
+def stale_prices(older_than: float, today: str, folders: tuple[str, ...] = ()) -> list[str]:
+    """A line for the prices of one file, provider and date that are the newest of their region and term, and older than so many days."""
+    found: dict[tuple[Path, str, str], list[str]] = {}
+    for name in load.names("prices", folders):
+        path = load.path_of("prices", name, folders)
+        newest = {(p.provider, p.region, p.term): p for p in sorted(load.record("prices", name, folders).price, key=lambda p: p.date)}
+        for price in newest.values():
+            if _age(price.date, today) > older_than:
+                found.setdefault((path, price.provider, price.date), []).append(f"{price.term} {price.per_hour.text}")
+    return [
+        f"{path}: {provider} on {day}, {_age(day, today)} days ago: {', '.join(prices)}" for (path, provider, day), prices in found.items()
+    ]
+
+
+def _age(day: str, today: str) -> int:
+    """Days from an ISO date to another; 0 where it is no date."""
+    return (date.fromisoformat(today) - date.fromisoformat(day)).days if _DATE.match(day) else 0
 
 
 def _declared_sources(path: Path) -> dict[str, Source]:

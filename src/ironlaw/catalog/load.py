@@ -1,7 +1,8 @@
 """Read catalogue records from TOML files: find by name or alias, decode, attach sources.
 
 Folders are searched in order: those given (``--catalog DIR``), the user's folder (``$IRONLAW_CATALOG`` or
-``~/.config/ironlaw/catalog``), then the one that ships. The first file with a name wins, so a user's file overrides ours.
+``~/.config/ironlaw/catalog``), those of installed packages, then the one that ships. The first file with a name wins, so a user's file
+overrides a package's, and both override ours.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import tomli  # compiled: three times as fast as tomllib, on every start
 
 from ironlaw import units
+from ironlaw.catalog.packages import packages
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, READING, Source, Sourced, make_sourced
@@ -68,7 +70,8 @@ def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
 
 def roots(folders: tuple[str, ...] = ()) -> list[Path]:
     """The catalogue folders in order of precedence."""
-    return [Path(f) for f in (*folders, _user_folder()) if f and Path(f).is_dir()] + [SHIPPED]
+    of_user = [Path(f) for f in (*folders, _user_folder()) if f and Path(f).is_dir()]
+    return [*of_user, *(package.folder for package in packages()), SHIPPED]
 
 
 def with_constants(folders: tuple[str, ...], version: str | None) -> tuple[str, ...]:
@@ -136,6 +139,11 @@ def resolve(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
     return _locate(kind, name, folders).stem
 
 
+def path_of(kind: str, name: str, folders: tuple[str, ...] = ()) -> Path:
+    """The file of a record."""
+    return _locate(kind, name, folders)
+
+
 def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
     """The file of a record: its name as it is spelled, in lower case with hyphens, or an alias of it."""
     folded = fold_name(name)
@@ -200,9 +208,12 @@ def completed(kind: str, table: dict[str, Any], where: str, folders: tuple[str, 
 
 
 def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
-    """The user's file that overrides ``name``; empty where the shipped file is used."""
+    """The user's file, or a package's with its name, that overrides ``name``; empty where the shipped file is used."""
     path = None if roots(folders) == [SHIPPED] else _find_path(kind, name, folders)
-    return "" if path is None or SHIPPED in path.parents else str(path)
+    if path is None or SHIPPED in path.parents:
+        return ""
+    package = next((one.name for one in packages() if one.folder in path.parents), "")
+    return f"{path} (package {package})" if package else str(path)
 
 
 def decode(kind: str, name: str, table: dict[str, Any], where: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Schema
@@ -243,10 +244,14 @@ def list_clouds(folders: tuple[str, ...], cloud: str | None, as_json: bool, how:
 
 
 @command.command("check", cls=AnswerCommand)
+@click.option("--stale-after", metavar="DAYS", default="365", help="name prices that are older than this (default: 365)")
+@click.option("--strict", is_flag=True, help="exit with status 1 also where a price is stale (default: where a record is wrong)")
 @click.pass_obj
-def check(folders: tuple[str, ...]) -> int:
-    """Check every record: schema, a source for every number, and values that contradict each other."""
-    from ironlaw.catalog.audit import audit, unverified
+def check(folders: tuple[str, ...], stale_after: str, strict: bool) -> int:
+    """Check every record: schema, a source for every number, and values that contradict each other; name prices that are old."""
+    from datetime import date
+
+    from ironlaw.catalog.audit import audit, stale_prices, unverified
     from ironlaw.estimate.layer.counts import count_problem
 
     problems = audit(folders)
@@ -255,6 +260,13 @@ def check(folders: tuple[str, ...]) -> int:
         problems = [f"models: {problem}" for problem in counts if problem]
     for problem in problems:
         click.echo(problem)
+    days = units.parse_count(stale_after.strip().removesuffix("days").removesuffix("d"), "--stale-after")
+    stale = [] if problems else stale_prices(days, date.today().isoformat(), folders)
+    for line in stale:
+        click.echo(f"stale: {line}")
     records = sum(len(load.names(k, folders)) for k in KINDS)
-    click.echo(f"{records} records, {len(problems)} problems, {len(unverified(folders))} sources cited from memory, not yet checked")
-    return 1 if problems else 0
+    click.echo(
+        f"{records} records, {len(problems)} problems, {len(unverified(folders))} sources cited from memory, not yet checked,"
+        f" {len(stale)} groups of prices older than {days:g} days"
+    )
+    return 1 if problems or (strict and stale) else 0

@@ -23,7 +23,6 @@ from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, 
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time, of_predictions
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.layer.untrained import UNTRAINED, reference_job, reference_passes, reference_plan
-from ironlaw.estimate.layer.updates import traffic_of_update
 from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
@@ -31,6 +30,7 @@ from ironlaw.estimate.network.sharding import Waits, data_parallel, exposed, ful
 from ironlaw.estimate.pipeline import hand_overs
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
+from ironlaw.estimate.update import optimizer
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import kernels, overlap, traffic
@@ -447,23 +447,3 @@ def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Ter
         return []
     moved = traffic.unscale(pace.of(lambda stage: optimizer_parameters(job, plan, stage)), job.framework.gradient_bytes.value)
     return [elementwise(cluster, "loss scale taken out", moved)]
-
-
-def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
-    """Gradient norm and update: every state read and written once, times the framework's passes."""
-    parameters = pace.of(lambda stage: optimizer_parameters(job, plan, stage))
-    on_device = traffic_of_update(job, pace) * job.framework.optimizer_passes.value
-    # where the host updates, the device reads gradients for their norm and writes weights
-    offloaded = job.framework.gradient_bytes.value + job.precision.parameter_bytes
-    touched = np.where(plan.offload_optimizer > 0, offloaded * job.offload_fraction + on_device * (1.0 - job.offload_fraction), on_device)
-    constants = cluster.elementwise
-    return leaf(
-        "optimizer",
-        kernels.memory_time,
-        "s",
-        "hbm",
-        traffic=traffic.optimizer_step(parameters, touched),
-        bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=constants.bandwidth_fraction,
-        launch=constants.launch,
-    )

@@ -68,6 +68,12 @@ def cluster_of(values: Mapping[str, Any], folders: tuple[str, ...], assumptions:
     return bind_cluster(asked_of(values, CLUSTER_OPTIONS), folders, assumptions)
 
 
+def note_override(kind: str, name: str, folders: tuple[str, ...], assumptions: Assumptions) -> None:
+    """Note the user's file, or the installed package, that a record comes from; nothing where the shipped one is used."""
+    if where := load.overrides(kind, name, folders):
+        assume(assumptions, load.SINGULAR[kind], f"{name} from {where}", "override")
+
+
 def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
     """The Cluster: the accelerator, its usual node and fabric unless they are given, and the calibration of each tier."""
     accelerator = load.record("accelerators", asked.on, folders)
@@ -75,8 +81,7 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     fabric = load.record("fabrics", asked.fabric or node.usual_fabric, folders)
     node = _given_links(node, asked)
     for kind, record in (("accelerators", accelerator), ("nodes", node), ("fabrics", fabric)):
-        if folders_of := load.overrides(kind, record.name, folders):
-            assume(assumptions, load.SINGULAR[kind], f"{record.name} from {folders_of}", "override")
+        note_override(kind, record.name, folders, assumptions)
     if asked.node is None:
         assume(assumptions, "node", node.name, "default")
     if asked.fabric is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.documents import bind_documents
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
@@ -20,7 +21,7 @@ from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
-from ironlaw.job import Job
+from ironlaw.job import Job, Optimizers
 from ironlaw.precision import OUTPUT, PRECISIONS, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
@@ -88,6 +89,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
     optimizer = bind_optimizer(asked, folders)
+    _note_overrides(asked, record, optimizer, folders, notes)
     formats = find_precision("precision", precision, folders)
     of_experts = find_precision("expert-precision", asked.expert_precision, folders) if asked.expert_precision else formats
     objective = bind_objective(asked, folders, notes)
@@ -108,6 +110,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
+        note_override("frameworks", load.resolve("frameworks", framework, folders), folders, decided)
         stack, both = load.record("frameworks", framework, folders), (formats, of_experts)
         return bind_job(asked, model, stack, optimizer, cluster, both, decided, objective, documents, expert_load), decided
 
@@ -139,6 +142,14 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         run_assumptions=run_assumptions,
         correction=correction,
     )
+
+
+def _note_overrides(asked: Asked, model: Model, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> None:
+    """Note the records of a model and of optimizers that come from the user's folders or from an installed package."""
+    if isinstance(asked.model, str) and not Path(asked.model).exists():
+        note_override("models", model.name, folders, notes)
+    for rule in optimizer.records:
+        note_override("optimizers", rule.name, folders, notes)
 
 
 def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ...]) -> None:

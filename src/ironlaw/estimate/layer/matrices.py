@@ -65,7 +65,8 @@ def layer_matrices(job: Job, kind: Kind) -> tuple[Matrix, ...]:
 def _beside_experts(job: Job, kind: Kind) -> tuple[Matrix, ...]:
     """The matrices of a layer's linear layers outside its routed experts."""
     job = job.replace(model=sized(job.model, kind))
-    whole, found = Shapes.whole(job), ()
+    whole = Shapes.whole(job)
+    found: tuple[Matrix, ...] = ()
     for name, (_, n, k) in linear_shapes(job, whole, kind).items():
         found += _parts(name, float(n), float(k), job, whole)
     return found

@@ -108,6 +108,23 @@ def matrices_of(job: Job, stage: Stage, part: str) -> list[tuple[Any, Matrix]]:
 
 def largest_matrices(job: Job, plan: Plan, stage: Stage) -> tuple[Any, Any]:
     """Parameters of the largest matrix of a rank that cannot be shared: outside experts and in them; 0 where parts can be."""
+    return _largest(job, plan, stage, lambda _part, rows, columns: rows * columns)
+
+
+def largest_states(job: Job, plan: Plan, stage: Stage) -> tuple[Any, Any]:
+    """Bytes of the states of the matrix that has most, where a rank has whole matrices: outside experts and in them; else 0."""
+
+    def size(part: str, rows: Any, columns: Any) -> Any:
+        rule, held = job.optimizer.of(part), 0.0 * rows
+        for state in rule.states.values():
+            held = held + state.bytes.value * SHAPES[state.shape].elements(rule, rows, columns, job.optimizer.rank)
+        return held
+
+    return _largest(job, plan, stage, size)
+
+
+def _largest(job: Job, plan: Plan, stage: Stage, size: Callable[[str, Any, Any], Any]) -> tuple[Any, Any]:
+    """The largest ``size(class, rows, columns)`` of a rank's matrices, where ZeRO gives whole matrices to ranks."""
     common: Any = 0.0 * stage.layers
     routed: Any = 0.0 * stage.layers
     if job.optimizer.matrices.shards != "matrices":
@@ -115,8 +132,8 @@ def largest_matrices(job: Job, plan: Plan, stage: Stage) -> tuple[Any, Any]:
     for part in ("matrices", "tables"):
         for layers, matrix in matrices_of(job, stage, part):
             _, rows, columns = matrix.on_rank(plan)
-            size = np.where(layers > 0, rows * columns, 0.0)
-            common, routed = (common, np.maximum(routed, size)) if matrix.routed else (np.maximum(common, size), routed)
+            one = np.where(layers > 0, size(part, rows, columns), 0.0)
+            common, routed = (common, np.maximum(routed, one)) if matrix.routed else (np.maximum(common, one), routed)
     return common, routed
 
 

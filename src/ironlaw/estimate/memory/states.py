@@ -12,9 +12,8 @@ from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.casts import cast_copy_bytes, job_of_experts, keeps_weights
 from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
-from ironlaw.estimate.layer.matrices import classes
 from ironlaw.estimate.layer.trained import stage_trained
-from ironlaw.estimate.layer.updates import kept_on_rank, largest_matrices
+from ironlaw.estimate.layer.updates import kept_on_rank, largest_matrices, largest_states
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -148,26 +147,19 @@ def optimizer_states(job: Job, plan: Plan, stage: Stage, on_device: Any, trained
     """The states of the optimizer; where it treats classes of parameters differently, by class and by the shape of the state."""
     if job.optimizer.alike:
         return _sharded_state(job, plan, stage, "optimizer states", on_device * job.optimizer.matrices.state_bytes, 1.0, trained)
-    common, routed = state_shards(job, plan, stage)
+    every = kept_on_rank(job, plan, stage)
+    ranks = plan.shard_ranks, plan.expert_shard_ranks
+    sizes = sum(kept.common * kept.size for kept in every), sum(kept.routed * kept.size for kept in every)
+    groups = zip(ranks, sizes, largest_states(job, plan, stage), strict=True)
+    common, routed = (_at_most_matrices(states.zero_shards(1.0, plan.zero, n), size, largest) for n, size, largest in groups)
     parts = []
-    for kept in kept_on_rank(job, plan, stage):
+    for kept in every:
         size = on_device * kept.size
         one = leaf(kept.name, states.state, "B", parameters=kept.common, bytes_per_parameter=size, shards=common)
         inside = f"{kept.name}, experts"
         experts = leaf(inside, states.state, "B", parameters=kept.routed, bytes_per_parameter=size, shards=routed)
         parts += [one, experts] if job.model.num_experts else [one]
     return total("optimizer states", parts)
-
-
-def state_shards(job: Job, plan: Plan, stage: Stage) -> tuple[Any, Any]:
-    """Ranks that share the states of parameters outside experts and in them, as the rank with the largest matrix sees it."""
-    counts = classes(job, stage).values()
-    entire = sum(c.entire for c in counts)
-    local = (sum(c.common for c in counts) - entire) / plan.tp + entire, sum(c.routed for c in counts) / plan.expert_ways
-    ranks = plan.shard_ranks, plan.expert_shard_ranks
-    of_group = zip(ranks, local, largest_matrices(job, plan, stage), strict=True)
-    common, routed = (_at_most_matrices(states.zero_shards(1.0, plan.zero, n), size, largest) for n, size, largest in of_group)
-    return common, routed
 
 
 def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:

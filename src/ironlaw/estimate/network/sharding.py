@@ -166,7 +166,7 @@ def data_parallel(job: Job, cluster: Cluster, plan: Plan, pace: Pace, forward: A
 def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:
     """Time of reducing the gradients of ``common`` and ``routed`` parameters, alone on the wires."""
     time = 0.0 * common  # with the axis of the stages
-    for runs, reduce in _ways_to_reduce(plan):
+    for runs, reduce in _ways_to_reduce(job, plan):
         if np.any(runs):
             time = time + fold(reduce(job, cluster, plan, common, routed)) * runs
     return time
@@ -174,16 +174,19 @@ def gradient_reduction(job: Job, cluster: Cluster, plan: Plan, common: Any, rout
 
 def reductions(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[tuple[Any, list[Term]]]:
     """The collectives that reduce gradients, each group with a column that is 1 where it runs."""
-    return [(runs, reduce(job, cluster, plan, common, routed)) for runs, reduce in _ways_to_reduce(plan)]
+    return [(runs, reduce(job, cluster, plan, common, routed)) for runs, reduce in _ways_to_reduce(job, plan)]
 
 
-def _ways_to_reduce(plan: Plan) -> list[tuple[Any, Callable[..., list[Term]]]]:
+def _ways_to_reduce(job: Job, plan: Plan) -> list[tuple[Any, Callable[..., list[Term]]]]:
     """Groups of collectives with a column that is 1 where they run: with states sharded, with nothing sharded, and over replicas.
 
-    With ZeRO-3 only the reduction over replicas runs here; the scatters of ZeRO-2 and ZeRO-3 are booked in the layers.
+    With ZeRO-3 only the reduction over replicas runs here; the scatters of ZeRO-2 and ZeRO-3 are booked in the layers. An optimizer
+    that gives whole matrices to ranks has whole gradients summed with ZeRO-1 (Megatron Core, layer_wise_optimizer.py).
     """
-    states_sharded, unsharded = np.where(plan.zero == 1, 1.0, 0.0), np.where(plan.zero == 0, 1.0, 0.0)
-    return [(states_sharded, scatters), (unsharded, _sums), (1.0 - unsharded, _sums_over_replicas)]
+    by_matrix = job.optimizer.matrices.shards == "matrices"
+    states_sharded = np.where((plan.zero == 1) & (not by_matrix), 1.0, 0.0)
+    summed = np.where((plan.zero == 0) | ((plan.zero == 1) & by_matrix), 1.0, 0.0)
+    return [(states_sharded, scatters), (summed, _sums), (1.0 - summed, _sums_over_replicas)]
 
 
 def _sums(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> list[Term]:

@@ -30,16 +30,8 @@ from ironlaw.estimate.placement import Placement, placement
 from ironlaw.estimate.planner.grid import Choices, Task
 from ironlaw.estimate.planner.mesh import COLUMNS, plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import (
-    LayerTimes,
-    embedding_term,
-    head_term,
-    layer_times,
-    optimizer,
-    through_pipeline,
-    through_stages,
-    whole_step,
-)
+from ironlaw.estimate.step import LayerTimes, embedding_term, head_term, layer_times, through_pipeline, through_stages, whole_step
+from ironlaw.estimate.update import optimizer
 from ironlaw.frozen import same_but
 from ironlaw.plan import Plan
 from ironlaw.question import defaults

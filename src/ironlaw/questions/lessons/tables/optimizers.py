@@ -8,12 +8,16 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import find_precision
-from ironlaw.estimate.bind.model import bind_model
+from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.layer.updates import SHAPES, kept_on_rank
+from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.law import states
+from ironlaw.question.options import read_options
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.terms import Term, leaf, total
+from ironlaw.terms import Term, leaf, scalar, total
 
 BY_PARAMETER = (
     Column("optimizer", "optimizer"), Column("weights", "weights", "1"), Column("gradients", "gradients", "1"),
@@ -26,9 +30,12 @@ OF_MODEL = (
     Column("master", "master", "B"), Column("states", "states", "B"), Column("static", "all static", "B"), Column("gigabytes", "GB", "1"),
 )  # fmt: skip
 TEXTBOOK = {"sgd": 2.0, "momentum": 3.0, "rmsprop": 4.0, "adamw": 5.0}  # operations per parameter as the training chapter counts them
-SHARE = 0.25  # rank of GaLore over the width, as in its paper (1,024 of 4,096 for LLaMA 7B)
-GALORE = "Zhao et al., GaLore, ICML 2024: rank a quarter of the width, square matrices, 2-byte projector; without a master copy"
+SIDE = 4096.0  # of the square matrix for which states that grow with its sides are shown by parameter
 DEFAULT = "bf16"
+ONE = {
+    "on": "h100-sxm", "gpus": 1, "tp": 1, "pp": 1, "ep": 1, "zero": 0, "micro_batch_size": 1, "global_batch_size": 1, "seq_len": 128,
+    "recompute": "none", "framework": "fsdp",
+}  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -56,7 +63,6 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     precision = find_precision("precision", values.get("precision", DEFAULT), folders)
     size = precision.parameter_bytes
     rows = [_row(rule, size, precision.master_weights) for rule in _usable(precision.master_weights, folders)]
-    rows += [_galore("galore", 2.0), _galore("8-bit galore", 1.0)] if size == 2.0 else []
     by_parameter = [
         {**row._asdict(), "static": row.static, "multiple": 1.0 + row.states / 4.0, "textbook": TEXTBOOK.get(row.optimizer)} for row in rows
     ]
@@ -68,8 +74,8 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     tables = [Table("optimizers", f"Bytes per parameter, with {size:g}-byte weights and gradients", BY_PARAMETER, by_parameter)]
     terms: list[Term] = []
     if "model" in values or "parameters" in values:
-        name, count = _count(values, folders)
-        every = [_of_model(row, count) for row in rows]
+        name, count, group = _count(values, folders)
+        every = [_of_model(row, count, _states(row, count, group, folders)) for row in rows]
         terms = [term for _, term in every]
         tables.append(Table("memory", f"Static memory of {name}, before sharding", OF_MODEL, [row for row, _ in every]))
         adam = next(row for row, _ in every if row["optimizer"] == "adamw")
@@ -89,29 +95,45 @@ def _row(rule: Optimizer, size: float, has_master: bool) -> Row:
     # the table of the law counts a 2-byte gradient in and a 2-byte weight out beside an fp32 master; wide weights are their own master
     traffic = rule.traffic.value if has_master else rule.traffic.value - 4.0 + size
     source = rule.flop.source.title.partition(",")[0] if rule.flop.source else ""
-    return Row(rule.name, size, size, master, rule.state_bytes, traffic, rule.flop.value, source)
+    return Row(rule.name, size, size, master, _per_parameter(rule), traffic, rule.flop.value, source)
 
 
-def _galore(name: str, moment_bytes: float) -> Row:
-    """Adam on gradients projected to a low rank, with moments of so many bytes and a projector of two."""
-    elements = float(states.low_rank_states(1.0, 1.0, SHARE))
-    return Row(name, 2.0, 2.0, 0.0, elements * moment_bytes + SHARE * (2.0 - moment_bytes), None, None, GALORE)
+def _per_parameter(rule: Optimizer) -> float:
+    """Bytes of the states of a parameter in a square matrix of 4,096 by 4,096."""
+    held = 0.0
+    for state in rule.states.values():
+        held += state.bytes.value * float(SHAPES[state.shape].elements(rule, SIDE, SIDE, 0.0)) / SIDE**2
+    return held
 
 
-def _count(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, float]:
-    """The parameters that are asked about, with their name."""
+def _count(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, float, Group | None]:
+    """The parameters that are asked about, with their name; of a model an estimate on one accelerator, which has its matrices."""
     if "parameters" in values:
-        return units.show(values["parameters"], "parameter", 4), float(values["parameters"])
-    model, _ = bind_model(values["model"], folders)
-    count = float(total_parameters(model))
-    return f"{model.name} ({units.show(count, 'parameter', 4)})", count
+        return units.show(values["parameters"], "parameter", 4), float(values["parameters"]), None
+    group = answer(read_options({"model": values["model"], **ONE}), folders).groups[0]
+    count = float(total_parameters(group.job.model))
+    return f"{group.job.model.name} ({units.show(count, 'parameter', 4)})", count, group
 
 
-def _of_model(row: Row, parameters: float) -> tuple[dict[str, Any], Term]:
+def _states(row: Row, parameters: float, group: Group | None, folders: tuple[str, ...]) -> list[Term]:
+    """The states of a number of parameters, or of a model by class of parameter and shape of state."""
+    if group is None or group.asked is None:
+        return [leaf("states", states.state, "B", parameters=parameters, bytes_per_parameter=row.states, shards=1.0)]
+    job = group.job.replace(optimizer=bind_optimizer(group.asked.replace(optimizer=row.optimizer), folders))
+    (stage,) = stages(job, group.plan)
+    terms = []
+    for kept in kept_on_rank(job, group.plan, stage):
+        elements = scalar(kept.common + kept.routed)
+        terms.append(leaf(kept.name, states.state, "B", parameters=elements, bytes_per_parameter=kept.size, shards=1.0))
+    return terms
+
+
+def _of_model(row: Row, parameters: float, kept: list[Term]) -> tuple[dict[str, Any], Term]:
     """The memory of a model with one optimizer, and its Term."""
-    sizes = {"weights": row.weights, "gradients": row.gradients, "master": row.master, "states": row.states}
+    sizes = {"weights": row.weights, "gradients": row.gradients, "master": row.master}
     parts = [leaf(name, states.state, "B", parameters=parameters, bytes_per_parameter=size, shards=1.0) for name, size in sizes.items()]
+    parts.append(total("states", kept))
     term = total(f"static memory with {row.optimizer}", parts)
-    amounts = {name: float(part.value) for name, part in zip(sizes, parts, strict=True)}
+    amounts = {part.name: float(part.value) for part in parts}
     every = float(term.value)
     return {"optimizer": row.optimizer, **amounts, "static": every, "gigabytes": every / 1e9}, term
