@@ -200,7 +200,7 @@ def mamba_2(f: Fields) -> Kwargs:
     f.ignore(
         "chunk_size", "time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "time_step_limit", "rms_norm", "use_cache"
     )
-    f.ignore("norm_before_gate")
+    f.ignore("norm_before_gate", "rms_norm")
     if f.flag("use_bias", False):
         raise f.refuse("use_bias", "Mamba projections with biases")
     if not f.flag("use_conv_bias", True):
