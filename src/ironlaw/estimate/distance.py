@@ -13,6 +13,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 
@@ -42,7 +43,7 @@ def positions(job: Job, cluster: Cluster, plan: Plan, stated: bool = True) -> Po
         "format": job.precision.peak,
         "mixture": bool(model.num_experts),
         "adapters": bool(job.lora_rank or model.frozen_layers),
-        "hybrid": bool(model.mamba_layers or model.linear_attention_layers),
+        "hybrid": any(kind.mixer.exchanges for kind in kinds(model)),  # layers that scan a state
         "gpus": plan.gpus,
         "seq_len": plan.seq_len,
         "parameters": float(np.ravel(total_parameters(model))[0]),

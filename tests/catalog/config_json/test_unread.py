@@ -109,3 +109,13 @@ def test_a_wrong_value_is_named(name, change, says):
     with pytest.raises(InputError, match=says) as caught:
         read(name, change)
     assert "\n" not in str(caught.value)
+
+
+def test_a_refused_field_names_types_that_read_it():
+    from ironlaw.catalog.config_json.model_types import READERS
+    from ironlaw.catalog.config_json.unread import COMMON, RARE, READ_WITH
+
+    assert set(READ_WITH) <= set(RARE.values()) | set(COMMON.values())
+    for near in READ_WITH.values():
+        named = near.partition(";")[0].partition(" (")[0].replace(" or ", ", ").split(", ")
+        assert set(named) <= set(READERS)

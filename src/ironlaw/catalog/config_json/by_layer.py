@@ -97,12 +97,8 @@ def _round_width(width: float, divisor: int) -> int:
 
 def gemma4(f: Fields) -> Kwargs:
     """Gemma 4: global layers have wider heads, fewer key-value heads, and may use the keys as values."""
-    if f.count("hidden_size_per_layer_input"):
-        raise f.refuse("hidden_size_per_layer_input", "per-layer embeddings")
-    for name in ("num_kv_shared_layers", "use_double_wide_mlp"):
-        if f.config.get(name):
-            raise f.refuse(name, "key-value sharing across layers")
-    f.ignore("vocab_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp")
+    second = f.count("hidden_size_per_layer_input")
+    f.ignore("vocab_size_per_layer_input")
     if f.text("use_bidirectional_attention", default="vision") != "vision":  # vision: tokens of images alone
         raise f.refuse("use_bidirectional_attention", "attention in both directions")
     layers, heads = f.size("num_hidden_layers"), f.size("num_attention_heads")
@@ -119,8 +115,14 @@ def gemma4(f: Fields) -> Kwargs:
         "attention_k_eq_v": keys_are_values,
     } | mlp
     local_layer = {"sliding_window": f.size("sliding_window", default=512)} | mlp
+    shared = f.count("num_kv_shared_layers")
+    if shared >= layers:
+        raise f.contradict("num_kv_shared_layers", f"there are {layers} layers, and the first has no keys to share")
+    reused: Kwargs = {"kv_shared": True}
+    if f.flag("use_double_wide_mlp", False):  # layers without keys and values of their own have an MLP twice as wide
+        reused["intermediate_size"] = 2 * fields["intermediate_size"]
     listed = layer_kinds(f, "layer_types", ("sliding_attention", "full_attention"))
-    listed = listed or ["full_attention" if (i + 1) % 6 == 0 else "sliding_attention" for i in range(layers)]
+    listed = listed or ["full_attention" if (i + 1) % 6 == 0 or i == layers - 1 else "sliding_attention" for i in range(layers)]
     experts: Kwargs = {}
     if mixture:  # the dense MLP runs beside the experts, each with separate norms
         experts = routed(f, "num_experts", f.size("moe_intermediate_size", "expert_intermediate_size"), per="top_k_experts")
@@ -135,7 +137,14 @@ def gemma4(f: Fields) -> Kwargs:
             "hidden_act": "gelu",
             "qk_norm": True,
             "norms_per_layer": 7 if mixture else 4,
-            "layer_groups": group_layers([global_layer if kind == "full_attention" else local_layer for kind in listed]),
+            "hidden_size_per_layer_input": second,
+            "vocab_size_per_layer_input": f.size("vocab_size_per_layer_input", default=fields["vocab_size"]) if second else 0,
+            "layer_groups": group_layers(
+                [
+                    (global_layer if kind == "full_attention" else local_layer) | (reused if i >= layers - shared else {})
+                    for i, kind in enumerate(listed)
+                ]
+            ),
         }
     )
 

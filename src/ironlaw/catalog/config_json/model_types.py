@@ -121,6 +121,7 @@ READERS: dict[str, Reader] = DENSE | {
     "jamba": recurrent.jamba,
     "kimi_linear": recurrent.kimi_linear,
     "mamba": recurrent.mamba_1,
+    "mamba2": recurrent.mamba_2,
     "minimax": recurrent.minimax_01,
     "minimax_m1": recurrent.minimax_01,
     "minimax_text_01": recurrent.minimax_01,
@@ -152,7 +153,14 @@ READERS: dict[str, Reader] = DENSE | {
 }
 
 # decoders whose layers no Model describes
-NOT_MODELLED = {"mamba2": "a model of Mamba-2 layers alone", "recurrent_gemma": "RG-LRU", "rwkv": "RWKV"}
+_GEMMA_3N = "AltUp and Laurel of Gemma 3n; gemma-4-e4b comes near: it has per-layer embeddings and shared keys and values"
+NOT_MODELLED = {
+    "gemma3n": _GEMMA_3N,
+    "gemma3n_text": _GEMMA_3N,
+    "recurrent_gemma": "RG-LRU; mamba-2.8b comes near: one scan of a state a layer",
+    "rwkv": "RWKV; a config of type mamba2 with as many heads comes near: a state for each head",
+    "rwkv7": "RWKV; kimi-linear-48b-a3b comes near: a delta rule with a decay for each channel",
+}
 TWO_STACKS = ("bart", "mt5", "t5", "umt5", "whisper")  # of READERS: an encoder and a decoder
 _ENCODERS = (
     "albert beit bert-generation camembert clip convbert data2vec-text deberta deberta-v2 deit dinov2 distilbert electra ernie "

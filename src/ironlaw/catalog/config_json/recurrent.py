@@ -193,3 +193,39 @@ def jamba(f: Fields) -> Kwargs:
             "layer_groups": group_layers(sizes),
         }
     )
+
+
+def mamba_2(f: Fields) -> Kwargs:
+    """Mamba-2 alone: every layer is one block with the chunked scan."""
+    f.ignore(
+        "chunk_size", "time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "time_step_limit", "rms_norm", "use_cache"
+    )
+    f.ignore("norm_before_gate", "rms_norm")
+    if f.flag("use_bias", False):
+        raise f.refuse("use_bias", "Mamba projections with biases")
+    if not f.flag("use_conv_bias", True):
+        raise f.refuse("use_conv_bias", "a convolution without bias")
+    hidden, layers, heads = f.size("hidden_size", default=4096), f.size("num_hidden_layers", default=64), f.size("num_heads", default=128)
+    width, expand = f.size("head_dim", default=64), f.size("expand", default=2)
+    if heads * width != expand * hidden:
+        raise f.contradict("num_heads", f"{heads} heads of {width} are not expand {expand} times hidden_size {hidden}")
+    return {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": width,
+        "intermediate_size": expand * hidden,
+        "vocab_size": f.size("vocab_size", default=32768),
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": f.flag("tie_word_embeddings", False),
+        "gated_mlp": False,
+        "hidden_act": activation(f.text("hidden_act", default="silu")),
+        "position_embedding": "none",
+        "mamba_num_heads": heads,
+        "mamba_head_dim": width,
+        "ssm_state_size": f.size("state_size", default=128),
+        "mamba_n_groups": f.size("n_groups", default=8),
+        "conv_kernel": f.size("conv_kernel", default=4),
+        "layer_groups": group_layers([{"mixer": "mamba", "mlp": "none"}] * layers),
+    }

@@ -42,6 +42,29 @@ RARE = {
     "output_gate": "gated attention output",
     "bidirectional": "attention in both directions",
 }
+# feature -> types that have it: a field of another type is refused with the types whose readers come near
+READ_WITH = {
+    "linear attention": "qwen3_next, kimi_linear or minimax",
+    "a hybrid of layers": "nemotron_h, bamba, granitemoehybrid or jamba",
+    "layers of different sizes": "nemotron-nas, mimo_v2_flash, gemma4_text or openelm",
+    "a state-space layer": "nemotron_h, bamba, mamba2 or jamba",
+    "Mamba-1": "mamba, falcon_mamba or jamba",
+    "compressed attention": "deepseek_v4",
+    "sparse attention": "minimax_m3 or deepseek_v32",
+    "sparse attention with an indexer": "deepseek_v32, minimax_m3 or deepseek_v4",
+    "a low-rank attention output": "deepseek_v4",
+    "hyper-connections": "deepseek_v4",
+    "attention over residuals": "kimi_linear",
+    "values equal to keys": "gemma4_text",
+    "key-value sharing across layers": "gemma4_text",
+    "per-layer embeddings": "gemma4_text",
+    "gated attention output": "qwen3_next, afmoe, kimi_linear or step3p5",
+    "attention in both directions": "gemma4_text (images alone)",
+    "a mixture of experts": "mixtral, qwen3_moe or deepseek_v3",
+    "latent attention (MLA)": "deepseek_v3 or kimi_linear",
+    "multi-token prediction": "deepseek_v3, glm4_moe or mimo; --mtp-layers adds such layers to any model",
+    "attention sinks": "gpt_oss or deepseek_v4",
+}
 COMMON = {
     "expert": "a mixture of experts",
     "moe": "a mixture of experts",
@@ -99,11 +122,17 @@ def refuse_unread(f: Fields, rare_only: bool = False) -> None:
     for part, feature in (RARE if rare_only else RARE | COMMON).items():
         for key in unread:
             if part in key and not key.endswith(ENDINGS):
-                raise f.refuse(key, feature)
+                raise refused(f, key, feature)
     for key in () if rare_only else unread:
         if not key.startswith("_") and not key.endswith(ENDINGS) and _concerns_size(key, f.config[key]):
             value = quote(f.config[key])
             raise UnsupportedError(f"{f.where}: unknown field '{f.prefix}{key}' = {value}: its name concerns sizes or parts of the model")
+
+
+def refused(f: Fields, key: str, feature: str) -> UnsupportedError:
+    """The error for a field of a feature that the type's reader does not know, with the types whose readers do."""
+    near = READ_WITH.get(feature)
+    return UnsupportedError(f"{f.refuse(key, feature)}" + (f"; read with model_type {near}" if near else ""))
 
 
 def _concerns_size(key: str, value: Any) -> bool:

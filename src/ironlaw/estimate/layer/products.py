@@ -21,7 +21,7 @@ def product_key(name: str, computes: str, of_adapter: bool = False) -> Operator:
 
 def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     """The layer's dense GEMMs forward, by name: (m, n, k). A routed layer's are attention and shared experts."""
-    return {**kind.mixer.products(job, s), **mlp_shapes(job, s, kind), **per_layer_shapes(job, s)}
+    return {**kind.mixer.products(job, s), **mlp_shapes(job, s, kind)}
 
 
 def per_layer_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
@@ -44,7 +44,7 @@ def dense_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
 
 def mlp_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     """The dense MLP, or a routed layer's shared experts; layers for further tokens project two hidden states to one."""
-    shapes = {}
+    shapes = per_layer_shapes(job, s)
     if kind.place == "end":
         shapes["further-token projection"] = (s.sequence_tokens, s.hidden, 2.0 * s.hidden)
     if kind.has_mlp and not kind.routed:

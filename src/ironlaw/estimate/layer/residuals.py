@@ -28,8 +28,8 @@ def memory_bound(cluster: Cluster, job: Job, s: Shapes, kind: Kind, backward: bo
     m, e, blocks = job.model, job.precision.activation_bytes, kind.blocks
     terms: list[Term] = []
     if m.hc_mult:
-        law = residuals.hyper_connection_traffic_backward if backward else residuals.hyper_connection_traffic
-        moved = law(s.sequence_tokens * blocks, s.hidden, m.hc_mult, e)
+        sizes = (s.sequence_tokens * blocks, s.hidden, m.hc_mult, e)
+        moved = residuals.hyper_connection_traffic_backward(*sizes) if backward else residuals.hyper_connection_traffic(*sizes)
         terms += [*_coefficients(cluster, job, s, blocks, backward), elementwise(cluster, "residual streams", moved, KERNELS * blocks)]
     if m.attn_res_block_size:
         moved = residuals.attention_residual_traffic(s.sequence_tokens * blocks, s.hidden, sources(m), e)

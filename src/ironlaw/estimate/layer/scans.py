@@ -123,8 +123,8 @@ class Mamba1(StateMixer):
 
     def parameters(self, model: Model) -> Any:
         """Count the projections, the convolution, and the parameters of each channel."""
-        sizes = (getattr(model, size) for size in self.sizes)
-        return mixers.mamba_1(*sizes, model.conv_kernel, float(model.mamba_norms))
+        sizes = (*(getattr(model, size) for size in self.sizes), model.conv_kernel, float(model.mamba_norms))
+        return mixers.mamba_1(*sizes)
 
     def matmul(self, model: Model) -> Any:
         """Count the projections."""

@@ -164,6 +164,8 @@ def cache_shards(model: Model, gpus: float) -> float:
 
 def _count_cache(model: Model, tokens: float, layers: float, element: float) -> Term:
     """The key-value cache of tokens, with the keys of the indexer where the model has one."""
+    if model.o_lora_rank:
+        raise UnsupportedError(f"the cache of {model.name}'s compressed attention is not modelled; ironlaw estimate answers its training")
     shared = {"tokens": tokens, "layers": layers, "bytes_per_element": element}
     if not model.kv_lora_rank:
         heads = {"num_key_value_heads": cached_heads(model), "head_dim": float(model.head_dim)}
