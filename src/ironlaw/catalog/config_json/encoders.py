@@ -94,7 +94,7 @@ def vit(f: Fields) -> Kwargs:
     tokens = (image // side) ** 2 + 1
     labels = f.config.get("id2label")
     classes = len(labels) if isinstance(labels, dict) and labels else f.size("num_labels", default=1000)
-    patch = TowerProduct(inputs=f.size("num_channels", default=3) * side * side, outputs=width)
+    patch = TowerProduct(inputs=f.size("num_channels", default=3) * side * side, outputs=width, rows=(tokens - 1) / tokens)
     bias = f.flag("qkv_bias", True)
     return multi_head(f, width, f.size("num_attention_heads")) | {
         "num_hidden_layers": f.size("num_hidden_layers"),
