@@ -46,6 +46,22 @@ STACKS = {
 PIXELS = {
     "hidden_size": 64, "intermediate_size": 192, "num_attention_heads": 4, "image_size": 64, "patch_size": 16, "num_labels": 10,
 }  # fmt: skip
+GRID = (8, 8)  # patches of the image of each sequence
+SEES = {"text_config": GROUPED, "image_token_id": 500, "vision_start_token_id": 501, "tie_word_embeddings": False}
+EYES = {
+    "depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 4, "mlp_ratio": 3, "patch_size": 14, "spatial_merge_size": 2,
+    "temporal_patch_size": 2, "in_channels": 3,
+}  # fmt: skip
+DEEP_EYES = {
+    "depth": 2, "hidden_size": 32, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 64, "patch_size": 16, "spatial_merge_size": 2,
+    "temporal_patch_size": 2, "in_channels": 3, "num_position_embeddings": 64, "deepstack_visual_indexes": [0],
+}  # fmt: skip
+THREE_AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
+LAYERS_BELOW = ("text_config.num_hidden_layers",)
+JAMBA = GROUPED | {
+    "num_experts": 4, "num_experts_per_tok": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2,
+    "expert_layer_offset": 1, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": 8, "use_mamba_kernels": False,
+}  # fmt: skip
 MAMBA = {"hidden_size": 64, "state_size": 16, "conv_kernel": 4, "expand": 2, "vocab_size": 512, "time_step_rank": 8}
 
 
@@ -92,7 +108,11 @@ CASES = (
         saved=False,
     ),
     Case(
-        "BartForConditionalGeneration", "bart", STACKS | {"max_position_embeddings": SOURCE}, ("encoder_layers", "decoder_layers"), saved=False
+        "BartForConditionalGeneration",
+        "bart",
+        STACKS | {"max_position_embeddings": SOURCE},
+        ("encoder_layers", "decoder_layers"),
+        saved=False,
     ),
     Case(
         "WhisperForConditionalGeneration",
@@ -101,19 +121,34 @@ CASES = (
         ("encoder_layers", "decoder_layers"),
         saved=False,
     ),
+    Case(
+        "Qwen2VLForConditionalGeneration",
+        "qwen2_vl",
+        SEES | {"vision_config": EYES, "text_config": GROUPED | THREE_AXES},
+        LAYERS_BELOW,
+        saved=False,
+    ),
+    Case("Qwen3VLForConditionalGeneration", "qwen3_vl", SEES | {"vision_config": DEEP_EYES}, LAYERS_BELOW, saved=False),
+    Case("JambaForCausalLM", "jamba", JAMBA, saved=False, computed=False),
     Case("MambaForCausalLM", "mamba", MAMBA, saved=False, computed=False),
 )
 
 
 def config_of(case: Case, layers: int) -> dict[str, Any]:
     """The fields of the small config with so many layers."""
-    return {"model_type": case.model_type, **case.fields, **dict.fromkeys(case.layers, layers)}
+    fields = json.loads(json.dumps(case.fields))
+    for name in case.layers:
+        outer, _, inner = name.rpartition(".")
+        (fields[outer] if outer else fields)[inner] = layers
+    return {"model_type": case.model_type, **fields}
 
 
 def ours(case: Case, layers: int) -> Model:
     """The Model that the config of the class describes, as the class itself writes the config."""
     stated = built_config(case, layers).to_dict()
-    return model_from_config(json.loads(json.dumps(stated, default=str)), case.name, case.name)[0]
+    model, _ = model_from_config(json.loads(json.dumps(stated, default=str)), case.name, case.name)
+    patches = float(GRID[0] * GRID[1])
+    return model.replace(towers=tuple(t.replace(items=1.0, tokens=patches) if t.name == "vision" else t for t in model.towers))
 
 
 def built_config(case: Case, layers: int, attention: str = "eager") -> Any:
@@ -157,6 +192,15 @@ def inputs(case: Case) -> dict[str, Any]:
         return {"pixel_values": torch.randn(BATCH, 3, 64, 64)}
     if case.model_type == "whisper":
         return {"input_features": torch.randn(BATCH, 16, 2 * SOURCE), "decoder_input_ids": tokens(LENGTH)}
+    if "VL" in case.name:
+        vision = case.fields["vision_config"]
+        numbers = vision["in_channels"] * vision["temporal_patch_size"] * vision["patch_size"] ** 2
+        text = torch.randint(3, 400, (BATCH, LENGTH))
+        text[:, : GRID[0] * GRID[1] // 4] = case.fields["image_token_id"]
+        grid = torch.tensor([[1, *GRID]] * BATCH)
+        kinds_of_token = (text == case.fields["image_token_id"]).int()
+        pixels = torch.randn(BATCH * GRID[0] * GRID[1], numbers)
+        return {"input_ids": text, "pixel_values": pixels, "image_grid_thw": grid, "mm_token_type_ids": kinds_of_token}
     if "ConditionalGeneration" in case.name:
         return {"input_ids": tokens(SOURCE), "decoder_input_ids": tokens(LENGTH)}
     return {"input_ids": tokens(LENGTH)}
