@@ -5,7 +5,7 @@ import pytest
 
 import ironlaw
 import paths
-from ironlaw.catalog.config_json.read import load_config, model_from_config
+from ironlaw.catalog.config_json.read import model_from_config
 from ironlaw.errors import IronlawError, QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.rates import flop_by_part
