@@ -162,20 +162,20 @@ def _classes() -> Iterator[str]:
         rows = list(csv.DictReader(opened))
     yield "## Small instances of classes of transformers"
     yield ""
-    yield f"Measured with {rows[0]['versions']}. FLOPs are those of the matrix products of one forward pass, as torch's `FlopCounterMode`"
-    yield "counts them; saved bytes are those of the tensors that autograd keeps, parameters left out. `tests/transformers` measures them again."
+    yield f"Measured by `python tools/transformers_classes.py` with {rows[0]['versions']}. FLOPs are those of one forward pass of two layers, as torch's `FlopCounterMode`"
+    yield "counts them with attention in plain products; saved bytes are what autograd keeps of one layer in bf16 with fused attention."
     yield ""
-    yield "| class | parameters | ours | FLOP forward | ours | off | saved bytes | ours | off |"
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    yield "| class | parameters | ours | FLOP forward | ours | off | saved bytes | ours | off | what the class keeps beside |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"
     for row in rows:
-        figures = [float(row[name]) for name in ("parameters", "our_parameters", "flop", "our_flop")]
-        parts = [f"{figure:,.0f}" for figure in figures] + [f"{figures[3] / figures[2] - 1.0:+.2%}"]
-        if row["saved"]:
-            saved, ours = float(row["saved"]), float(row["our_saved"])
-            parts += [f"{saved:,.0f}", f"{ours:,.0f}", f"{ours / saved - 1.0:+.1%}"]
-        else:
-            parts += ["", "", ""]
-        yield f"| {row['class']} | {' | '.join(parts)} |"
+        parts = [row["class"], f"{float(row['parameters']):,.0f}", f"{float(row['our_parameters']):,.0f}"]
+        for theirs, ours in (("flop", "our_flop"), ("saved", "our_saved")):
+            if row[theirs]:
+                measured, counted = float(row[theirs]), float(row[ours])
+                parts += [f"{measured:,.0f}", f"{counted:,.0f}", f"{counted / measured - 1.0:+.1%}"]
+            else:
+                parts += ["", "", ""]
+        yield f"| {' | '.join([*parts, row['why']])} |"
 
 
 def main(arguments: list[str]) -> int:

@@ -34,6 +34,8 @@ def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collec
     if longest > model.max_position_embeddings:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
         warnings.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
+    if model.bidirectional or any(tower.items for tower in model.towers):
+        warnings.append("no published run of an encoder, an encoder-decoder or a model with a tower is among those of the error band")
     warnings += _large_batch(asked)
     if (
         longest >= WARN_SEQUENCE

@@ -179,7 +179,7 @@ def recomputed_per_token(job: Job, plan: Plan) -> Any:
 
 def _trained_forward(beside: Term) -> Any:
     """Forward FLOP of the trained layers beside the sequence."""
-    return sum(part.value / 3.0 for part in beside.parts if part.key.trained)
+    return sum(part.value / 3.0 for part in beside.parts if isinstance(part.key, Kind) and part.key.trained)
 
 
 def recomputed(model: Model, seq_len: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:

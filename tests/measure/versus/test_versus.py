@@ -179,6 +179,7 @@ SUMMED = {
     "gather weights", "gather experts", "scatter gradients", "scatter experts' gradients", "all-reduce over replicas",
     "all-reduce of experts", "all-reduce of experts over replicas", "keys and values round the ring", "gather", "scatter",
     "layer of the paired micro-batch", "attention", "attention scores", "activations", "inputs of the norms of queries and keys",
+    "inputs of products",
 }  # fmt: skip
 MAKERS = {"leaf", "kernel", "gemm", "elementwise", "grouped_gemm", "collective", "all_to_all", "point_to_point", "ring_pass", "exposed"}
 
@@ -199,6 +200,7 @@ def test_every_term_in_the_code_has_an_entry():
         "layer/state_mixer",
         "layer/scans",
         "layer/residuals",
+        "layer/sources",
         "layer/casts",
         "network/sharding",
         "memory/offloading",

@@ -94,7 +94,7 @@ def vit(f: Fields) -> Kwargs:
     tokens = (image // side) ** 2 + 1
     labels = f.config.get("id2label")
     classes = len(labels) if isinstance(labels, dict) and labels else f.size("num_labels", default=1000)
-    patch = TowerProduct(inputs=f.size("num_channels", default=3) * side * side, outputs=width)
+    patch = TowerProduct(inputs=f.size("num_channels", default=3) * side * side, outputs=width, rows=(tokens - 1) / tokens)
     bias = f.flag("qkv_bias", True)
     return multi_head(f, width, f.size("num_attention_heads")) | {
         "num_hidden_layers": f.size("num_hidden_layers"),
@@ -133,7 +133,7 @@ def t5(f: Fields) -> Kwargs:
     encoder = Tower(
         name="encoder", hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, head_dim=head_dim, intermediate_size=inner,
         gated_mlp=gated, hidden_act=act, norm="rmsnorm", position_embedding="relative", other_parameters=table + width,
-        query_key_value_bias=False, attention_output_bias=False, mlp_bias=False, tokens=float(longest), items=1.0,
+        query_key_value_bias=False, attention_output_bias=False, mlp_bias=False, tokens=float(longest), items=1.0, products=(),
     )  # fmt: skip
     return {
         **_decoder(f.size("num_decoder_layers", default=layers)),

@@ -155,7 +155,8 @@ def routed(
 ) -> Kwargs:
     """Experts ``inner`` wide, counted by the fields ``number`` and ``per``; ``experts`` and ``per_token`` are the type's defaults."""
     f.ignore("moe_router_dtype")
-    count, chosen = f.size(number, default=experts), f.size(per, default=per_token)
+    others = () if f.config.get(number) is not None else EXPERT_COUNTS  # transformers 5 writes one of them under another name
+    count, chosen = f.size(number, *others, default=experts), f.size(per, default=per_token)
     f.ignore(*(name for name in EXPERT_COUNTS if f.config.get(name) == count))  # the same number under another name
     if chosen > count:
         raise f.contradict(per, f"there are {count} experts")

@@ -36,11 +36,11 @@ def _sizes(f: Fields, hidden: str, layers: str, heads: str, inner: str, /, **def
     }
 
 
-def _patch(f: Fields, hidden: int, bias: bool, usual: int = 14, frames: int = 1) -> dict[str, Any]:
+def _patch(f: Fields, hidden: int, bias: bool, usual: int = 14, frames: int = 1, rows: float = 1.0) -> dict[str, Any]:
     """The side of a patch, and the product that turns its pixels into a token."""
     side = f.size("patch_size", default=usual)
     channels = f.size("in_channels", "in_chans", "num_channels", default=3)
-    return {"patch_size": side, "products": [TowerProduct(inputs=channels * frames * side * side, outputs=hidden, bias=bias)]}
+    return {"patch_size": side, "products": [TowerProduct(inputs=channels * frames * side * side, outputs=hidden, rows=rows, bias=bias)]}
 
 
 def _projector(merged: int, *widths: int, bias: bool = True) -> list[TowerProduct]:

@@ -127,7 +127,7 @@ def tower_model(model: Model, tower: Tower) -> Model:
 
 def _of_tower(tower: Tower) -> list[Kind]:
     """The layers of a tower, which stay in the wide precision, and the products before and behind them."""
-    shared = {"place": "tower", "trained": not tower.frozen, "wide": True, "tower": tower}
+    shared: dict[str, Any] = {"place": "tower", "trained": not tower.frozen, "wide": True, "tower": tower}
     ends = Kind(f"{tower.name} input and output", 1.0, "none", mixer=MIXERS["products"], **shared)
     layers = Kind(f"{tower.name} layers", float(tower.num_hidden_layers), **shared)
     return [layers, ends] if tower.products or tower.other_parameters else [layers]

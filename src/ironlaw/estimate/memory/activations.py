@@ -88,10 +88,18 @@ def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
 
 def norm_copies(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[Term]:
     """Wide copies of the inputs of a layer's norms, which an eager norm keeps."""
-    stated = job.framework.norm_copies
-    if stated is None:
+    copies = copies_of_norm(job)
+    if not copies:
         return []
-    return [hidden_state("copies in norms", job, plan, s, norms_of(job.model, kind) * stated.value / job.precision.activation_bytes * kept)]
+    return [hidden_state("copies in norms", job, plan, s, norms_of(job.model, kind) * copies * kept)]
+
+
+def copies_of_norm(job: Job) -> float:
+    """Wide copies that an eager norm keeps of its input, in its bytes. torch's layer norm is one kernel, which keeps none."""
+    stated = job.framework.norm_copies
+    if stated is None or job.model.norm.startswith("layernorm"):
+        return 0.0
+    return stated.value / job.precision.activation_bytes
 
 
 def residual_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[Term]:

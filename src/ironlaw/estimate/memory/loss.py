@@ -8,7 +8,7 @@ import numpy as np
 
 from ironlaw.estimate.layer.counts import output_width
 from ironlaw.estimate.layer.sizes import Shapes, of_predictions
-from ironlaw.estimate.memory.activations import hidden_state
+from ironlaw.estimate.memory.activations import copies_of_norm, hidden_state
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -20,9 +20,7 @@ from ironlaw.terms import Term, leaf, total
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """On the stage that computes the loss: logits, their softmax and gradient, and the inputs of the last norm and the projection."""
     s = of_predictions(job.model, plan, s)
-    copies = job.framework.norm_copies
-    wide = 0.0 if copies is None else copies.value / job.precision.activation_bytes
-    inputs = hidden_state("inputs of norm and projection", job, plan, s, 2.0 + wide)
+    inputs = hidden_state("inputs of norm and projection", job, plan, s, 2.0 + copies_of_norm(job))
     parts = chunked(job, plan, s) if job.chunked_logits else [scores(job, plan, "logits", s.tokens, logit_bytes(job))]
     alive = (1.0 + job.model.num_nextn_predict_layers) * np.where(
         (plan.pp > 1) & schedule_of(job).forwards_first, plan.num_microbatches, 1.0

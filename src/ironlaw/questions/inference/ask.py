@@ -63,6 +63,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     values = read(options, OPTIONS, "inference")
     need(values, "model", "on")
     bound = bind_question(asked_of(values, ("model", "on", "node", "price")), folders)
+    if bound.model.bidirectional or any(tower.items for tower in bound.model.towers):
+        raise UnsupportedError(f"{bound.model.name}: serving is modelled for decoders of text; ironlaw estimate has its training")
     bound = bound.replace(model=bound.model.replace(num_nextn_predict_layers=0))  # serving does not run the multi-token-prediction layers
     multiplied = _multiplied_type(values, bound.cluster, folders)
     for name, value in {**DEFAULTS, "weight_dtype": multiplied, "cache_dtype": multiplied}.items():
