@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from ironlaw.catalog import load
 from ironlaw.cli.main import command_of
 from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS
@@ -16,7 +17,7 @@ BY_NAME = {
     "framework": ("megatron", "fsdp", "torchtitan"),
     "precision": defaults.PRECISIONS,
     "expert_precision": ("bf16", "fp8"),
-    "optimizer": defaults.OPTIMIZERS,
+    "optimizer": tuple(load.names("optimizers")),
     "overlap": (*defaults.OVERLAPS, "none", "all"),
     "offload": (*defaults.OFFLOADS, "none"),
     "recompute": ("none", "full", "selective", "every:2", "share:0.5"),
@@ -29,6 +30,7 @@ BY_NAME = {
     "fp8_scaling": ("current", "delayed"),
     "gradient_dtype": ("fp32", "bf16"),
     "frozen_weights": ("fp8", "nf4", "gptq"),
+    "attention_precision": defaults.ATTENTION_PRECISIONS,
     "dispatch_precision": defaults.DISPATCH_PRECISIONS,
     "moe_dispatcher": defaults.DISPATCHERS,
     "schedule": defaults.SCHEDULES,

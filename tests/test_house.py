@@ -30,28 +30,34 @@ MAY_IMPORT = {
     "shown": {"errors"},
     "law": {"units", "frozen"},
     "question": {"units", "errors", "frozen"},
-    "job": {"catalog", "frozen"},
+    "precision": {"catalog", "law", "question", "errors", "frozen"},
+    "job": {"precision", "catalog", "frozen"},
     "cluster": {"catalog", "errors", "frozen"},
     "plan": {"frozen"},
-    "estimate": {"shown", "question", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files", "frozen"},
+    "estimate": {
+        "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files", "frozen",
+    },
     # a page prints what its room found
     "report": {
-        "search", "questions", "measure", "validate", "shown", "question", "estimate", "job", "cluster", "plan", "catalog", "terms",
+        "search", "questions", "measure", "validate", "shown", "question", "estimate", "precision", "job", "cluster",
+        "plan", "catalog", "terms",
         "units", "errors",
     },
-    "launch": {"question", "estimate", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
+    "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
-    "validate": {"launch", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
-    "search": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
+    "validate": {"launch", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
+    "search": {"shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
     # a comparison prints the launch flags of its plans: the other edge between siblings
     "questions": {
-        "launch", "shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
+        "launch", "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms",
+        "units", "errors", "files",
     },
-    "measure": {"shown", "question", "estimate", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
+    "measure": {"shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
     "cli": {
-        "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "job", "cluster", "plan", "catalog",
+        "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "precision", "job",
+        "cluster", "plan", "catalog",
         "units", "errors", "files",
     },
 }  # fmt: skip
@@ -84,9 +90,10 @@ def test_a_module_imports_only_what_its_room_may(path):
 
 # rooms of estimate/ from the bottom up: each imports only rooms below it
 FLOORS = (
-    "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "bind", "rules", "step",
-    "rates", "failures", "run", "planner", "cautions", "evidence", "bands", "parameters", "waterfall", "again", "as_data", "columns",
-    "citations", "saved", "answer", "near_counts", "smaller", "measured", "held", "table", "__init__",
+    "documents", "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "bind", "rules",
+    "uneven", "step", "routing", "rates", "failures", "run", "planner", "cautions", "evidence", "bands", "parameters", "waterfall", "again",
+    "many_lengths", "as_data", "columns", "citations", "saved", "answer", "near_counts", "smaller", "measured", "held", "table",
+    "__init__",
 )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def test_names_of_the_catalogue_are_completed(words, kind):
 
 
 def test_choices_lists_and_switches_are_completed():
-    assert completions("estimate", "--precision", "fp8") == ["fp8", "fp8-block", "fp8-row"]
+    assert completions("estimate", "--precision", "fp8") == ["fp8", "fp8-block", "fp8-current", "fp8-delayed", "fp8-e4m3", "fp8-row"]
     assert completions("estimate", "--sp", "") == ["on", "off"]
     assert completions("compare", "x", "--on", "h100-sxm,h200-s") == ["h100-sxm,h200-sxm"]
     assert completions("money", "--format", "c") == ["csv"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw import job as job_module
+from made_recipes import recipe_with_wide_products
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632,
@@ -41,16 +41,12 @@ def test_axes_of_one_change_nothing():
     assert seconds(cp_method="all-to-all") == seconds(cp_method="ring")
 
 
-def test_fp8_at_bf16_rates_is_bf16(monkeypatch):
-    """The narrow path with bf16's constants and operands is the wide path, bit for bit.
-
-    Switched off is ``narrow``: casts, copies of weights, and what is kept and sent as it was cast.
-    """
-    wide = job_module.PRECISIONS["bf16"]
-    alike = job_module.PRECISIONS["fp8"].replace(gemm="bf16", peak="bf16", operand_bytes=wide.operand_bytes, narrow=False)
+def test_a_recipe_with_wide_products_is_bf16(tmp_path):
+    """A user's recipe like fp8 whose products are bf16's is the wide path, bit for bit."""
     expected = seconds(precision="bf16"), held(precision="bf16")
-    monkeypatch.setitem(job_module.PRECISIONS, "fp8", alike)
-    assert (seconds(precision="fp8"), held(precision="fp8")) == expected
+    own = {"precision": "alike", "catalog": str(recipe_with_wide_products(tmp_path))}
+    assert (seconds(**own), held(**own)) == expected
+    assert seconds(precision="fp8") < expected[0]
 
 
 def test_more_experts_cost_memory_and_hardly_time():

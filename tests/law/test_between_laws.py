@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ironlaw.catalog import load
 from ironlaw.law import activations, collectives, cost, flops, kernels, masks, overlap, pipeline, run, states, traffic
 from ironlaw.question import defaults
 
@@ -139,21 +140,20 @@ def test_fused_attention_moves_less_than_unfused():
 
 def test_adam_counted_two_ways():
     parameters = real(1e8, 1e12)
-    adamw = states.OPTIMIZERS["adamw"]
-    held = states.state(parameters, 2 + 2 + adamw.state_bytes + adamw.master_bytes, 1)
+    adamw = load.record("optimizers", "adamw")
+    held = states.state(parameters, 2 + 2 + adamw.state_bytes + adamw.master_bytes.value, 1)
     np.testing.assert_array_equal(held, states.training_static(parameters))
     np.testing.assert_array_equal(states.state(parameters, adamw.state_bytes, 1), states.adam(parameters))
-    moved = traffic.optimizer_step(parameters, adamw.traffic_bytes)
+    moved = traffic.optimizer_step(parameters, adamw.traffic.value)
     np.testing.assert_array_equal(moved, traffic.adam_mixed_precision(parameters))
 
 
-@pytest.mark.parametrize("name", sorted(states.OPTIMIZERS))
+@pytest.mark.parametrize("name", load.names("optimizers"))
 def test_an_optimizer_reads_and_writes_its_states(name):
     """Gradient in (2), weight out (2), every state and the master in and out; bf16 weights without a master are read too."""
-    kept = states.OPTIMIZERS[name]
-    weight_read = 0.0 if kept.master_bytes else 2.0
-    assert kept.traffic_bytes >= 4.0 + 2.0 * (kept.state_bytes + kept.master_bytes) + weight_read
-    assert kept.source
+    kept = load.record("optimizers", name)
+    weight_read = 0.0 if kept.master_bytes.value else 2.0
+    assert kept.traffic.value >= 4.0 + 2.0 * (kept.state_bytes + kept.master_bytes.value) + weight_read
 
 
 def test_zero_over_one_rank_is_no_zero():

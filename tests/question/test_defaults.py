@@ -9,9 +9,10 @@ import tomllib
 from pathlib import Path
 
 import ironlaw
+from ironlaw.catalog import load
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
-from ironlaw.job import PRECISIONS, Job
-from ironlaw.law.states import OPTIMIZERS
+from ironlaw.job import Job
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 
 SPACE = Path(ironlaw.__file__).parent / "estimate" / "planner" / "spaces" / "default.toml"
@@ -21,9 +22,8 @@ def test_every_precision_of_the_options_is_modelled_and_no_other():
     assert set(PRECISIONS) == set(defaults.PRECISIONS)
 
 
-def test_every_optimizer_of_the_options_has_states_and_no_other():
-    assert set(OPTIMIZERS) == set(defaults.OPTIMIZERS)
-    assert defaults.OPTIMIZER in OPTIMIZERS
+def test_the_default_optimizer_is_a_record():
+    assert defaults.OPTIMIZER in load.names("optimizers")
 
 
 def test_every_schedule_of_the_options_has_its_row_and_no_other():

@@ -144,7 +144,7 @@ def test_every_precision_of_the_table_is_read_or_sets_its_row_apart():
         words = {row[name] for row in csv.DictReader(file) for name in ("precision", "precision_filled")} - {""}
     for word in words:
         recipe = read_precision(word)
-        assert recipe.precision in ironlaw.job.PRECISIONS or word.startswith("int8"), word
+        assert recipe.precision in ironlaw.precision.PRECISIONS or word.startswith("int8"), word
         assert not recipe.unread or word.startswith("int8"), word
 
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ironlaw.catalog import load
+from ironlaw.catalog import clouds, load
 from ironlaw.catalog.model import Model
-from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Grid, Node, PriceList, Site
+from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
 from ironlaw.catalog.sourced import Source
 from ironlaw.errors import IronlawError
 
@@ -115,7 +115,7 @@ def _check_accelerator(record: Accelerator, folders: tuple[str, ...]) -> Iterato
             yield f"hbm_bandwidth {record.hbm_bandwidth.text} is not bus width times data rate ({implied / 1e9:.0f} GB/s)"
     if record.memory_usable is not None and record.memory_usable.value > record.memory_capacity.value * 1.0001:
         yield f"memory_usable {record.memory_usable.text} exceeds memory_capacity {record.memory_capacity.text}"
-    order = ("fp32", "tf32", "bf16", "fp8", "nvfp4")
+    order = ("fp32", "tf32", "bf16", "fp8", "fp6", "mxfp4", "nvfp4")
     peaks = [(p, record.peak[p].value) for p in order if p in record.peak]
     for (_, a), (fast, b) in pairwise(peaks):
         if b < a:
@@ -202,12 +202,32 @@ def _check_reference(name: str, kind: str, key: str, folders: tuple[str, ...]) -
         yield f"{key}: {error}"
 
 
+def _check_recipe(record: Recipe, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find a narrow product without the format of its operands, an unknown kind of scaling, and shares that are not below 1."""
+    narrow = [p for p in (record.forward, record.data_gradient, record.weight_gradient) if p is not None and p.narrow]
+    for tensor in ("input", "weight", "gradient") if narrow else ():
+        if getattr(record, tensor) is None:
+            yield f"products are narrow, but [{tensor}] does not say its format"
+    for tensor in (record.input, record.weight, record.gradient):
+        if tensor is not None and (tensor.bits < 1 or tensor.rows < 0 or tensor.columns < 0 or tensor.scale_bits < 0):
+            yield f"an operand in {tensor.element} has bits below 1, or a block or a scale below 0"
+    if record.scaling not in ("", "current", "delayed"):
+        yield f"scaling is {record.scaling!r}, expected current or delayed"
+    if sum(share.value for share in (record.wide_at_start, record.wide_at_end) if share is not None) >= 1.0:
+        yield "wide_at_start and wide_at_end leave no narrow layer"
+    for field in ("like", "wide", "known_as"):
+        if getattr(record, field):
+            yield from _check_reference(getattr(record, field), "precisions", field, folders)
+
+
 _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
     "accelerators": _check_accelerator,
     "nodes": _check_node,
     "models": _check_model,
     "prices": _check_prices,
+    "clouds": clouds.problems,
     "sites": _check_site,
     "grids": _check_grid,
     "calibration": _check_calibration,
+    "precisions": _check_recipe,
 }

@@ -31,16 +31,22 @@ SINGULAR = {
     "fabrics": "fabric",
     "models": "model",
     "prices": "price list",
+    "clouds": "cloud",
     "grids": "grid",
     "sites": "site",
     "fibres": "fibre",
     "power": "power record",
     "ownership": "ownership record",
     "failures": "failure log",
+    "lengths": "distribution of lengths",
+    "expert-loads": "expert load",
     "frameworks": "framework",
+    "precisions": "precision",
+    "optimizers": "optimizer",
     "calibration": "calibration record",
     "systems": "systems record",
     "bands": "bands record",
+    "objectives": "objective",
 }
 _MAX_FILE = 2_000_000  # bytes
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}

@@ -7,8 +7,9 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 from __future__ import annotations
 
 from ironlaw.catalog.model import Model, Record
-from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, table_of
-from ironlaw.catalog.sourced import Sourced
+from ironlaw.catalog.optimizer import Optimizer
+from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, table_of
+from ironlaw.catalog.sourced import Source, Sourced
 
 
 class Accelerator(Record):
@@ -26,6 +27,8 @@ class Accelerator(Record):
     hbm_bandwidth: Sourced = quantity("B/s")
     peak: dict[str, Sourced] = quantities("FLOP/s")
     tdp: Sourced = quantity("W")
+    full_power: Sourced | None = quantity("W", required=False)  # of the same part without its power limit; absent: tdp
+    least_power: Sourced | None = quantity("W", required=False)  # lowest limit that the driver accepts; absent: not known
     scale_up_bandwidth: Sourced | None = quantity("B/s", required=False)
     pcie_bandwidth: Sourced | None = quantity("B/s", required=False)
     c2c_bandwidth: Sourced | None = quantity("B/s", required=False)  # coherent link to host memory, faster than PCIe
@@ -47,6 +50,7 @@ class Accelerator(Record):
 class Node(Record):
     """A server: its accelerators, the size of their scale-up domain, its NICs and the power of the rest."""
 
+    like: str = ""  # the node whose record has what this one does not say
     usual_fabric: str
     scale_up: str  # links of a domain: nvswitch | pcie | xgmi | xgmi-ring | roce-mesh | ici-torus | nvlink-mesh | ...
     accelerators: Sourced = quantity("1")
@@ -68,6 +72,25 @@ class Node(Record):
     host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the server: channels times their rate
     host_memory_capacity: Sourced | None = quantity("B", required=False)  # of the server
     accelerators_per_host_link: Sourced | None = quantity("1", required=False)  # that share one link to the host; absent: one
+
+
+class Instance(Schema):
+    """One instance type that a cloud rents: its accelerators, its network, and the node record that describes it."""
+
+    name: str
+    accelerator: str
+    gpus: Sourced = quantity("1")
+    node: str = ""
+    network: Sourced | None = quantity("B/s", required=False)  # for the accelerators, of the whole instance, one direction
+    missing: str = ""  # why there is no node record
+
+
+class Cloud(Record):
+    """The instance types of one cloud that people train on."""
+
+    provider: str  # as price lists name it
+    also: tuple[str, ...] = ()  # other names of it in price lists
+    instance: tuple[Instance, ...] = list_of(Instance)
 
 
 class Fabric(Record):
@@ -155,6 +178,16 @@ class Ownership(Record):
     household_energy: Sourced = quantity("J")  # in a month
 
 
+class Lengths(Record):
+    """How long the documents of a training set are, in tokens: a named distribution, buckets with counts, or quantiles."""
+
+    spec: str = ""  # a distribution by name, such as lognormal:mean=1024,sigma=1.5
+    buckets: dict[str, Sourced] = quantities("1")  # "low..high", or one length -> documents
+    quantiles: dict[str, Sourced] = quantities("token")  # share of the documents -> the length that they do not exceed
+    documents: Sourced | None = quantity("1", required=False)
+    mean: Sourced | None = quantity("token", required=False)  # as published, to check the rest against
+
+
 class FailureLog(Record):
     """Published failures of a run or cluster: counts over a time, and figures to check predictions against."""
 
@@ -170,6 +203,75 @@ class FailureLog(Record):
     checkpoint_time: Sourced | None = quantity("s", required=False)
     checkpoint_interval: Sourced | None = quantity("s", required=False)
     checkpoint_share: Sourced | None = quantity("1", required=False)  # share of the run spent on checkpoints
+
+
+class Product(Schema):
+    """One of the three matrix products of a linear layer: output, data gradient (of the input) or weight gradient."""
+
+    operands: str  # formats of the two operands
+    peak: str  # the accelerator's peak that is its roof
+    gemm: str  # the calibration's constants for it
+    narrow: bool = False  # its operands are cast from the wide precision
+    source: Source
+
+
+class Operand(Schema):
+    """A narrow tensor: elements of ``bits``, and a scale of ``scale_bits`` for each block of ``rows`` by ``columns`` elements."""
+
+    element: str  # E4M3 | E5M2 | E2M1
+    bits: int
+    scale: str = ""
+    scale_bits: int = 0
+    rows: int = 1
+    columns: int = 0  # 0: the scale is one of a row or of the tensor, and takes no room beside the elements
+    stored_rows: int = 0  # rows of a block for which a scale is stored, where fewer than the block has; 0: as rows
+    source: Source
+
+
+class Recipe(Record):
+    """A precision as a recipe: the formats of a linear layer's products, what is cast and kept for them, and what stays wide.
+
+    ``rotated`` names operands that a random Hadamard transform is applied to before the cast, as "input of weight_gradient";
+    ``rotated_back`` names the gradients that are transformed back after their product.
+    """
+
+    like: str = ""  # the recipe whose record has what this one does not say
+    known_as: str = ""  # the name under which frameworks' records have facts about it; "": its own
+    wide: str = ""  # the precision of all that is not narrow; "": this one
+    exactness: str  # what is known of the loss against wider training
+    stays_wide: tuple[str, ...] = ()  # parts of a model that are never narrow
+    wide_parts: tuple[str, ...] = ()  # parts that could be narrow and are not: shared experts | further-token layers
+    master_weights: bool
+    parameter_bytes: Sourced = quantity("B")  # a weight as it is stored outside its cast copies
+    activation_bytes: Sourced = quantity("B")  # an activation outside narrow operands, a gradient between layers
+    forward: Product = record_of(Product)
+    data_gradient: Product | None = optional_record(Product)  # absent: as forward
+    weight_gradient: Product | None = optional_record(Product)  # absent: as forward
+    input: Operand | None = optional_record(Operand)
+    weight: Operand | None = optional_record(Operand)
+    gradient: Operand | None = optional_record(Operand)
+    one_scale: bool = False  # a tensor has one scale, so that both orientations hold the same numbers
+    scaling: str = ""  # of recipes with one scale: current | delayed; "": the framework's
+    scale_reads: Sourced | None = quantity("1", required=False)  # reads of a tensor to find its scales before the cast; absent: 0
+    wide_at_start: Sourced | None = quantity("1", required=False)  # share of the layers kept wide at the start; absent: 0
+    wide_at_end: Sourced | None = quantity("1", required=False)  # the same at the end
+    hadamard: Sourced | None = quantity("1", required=False)  # elements of a random Hadamard transform; absent: no transforms
+    hadamard_reads: Sourced | None = quantity("1", required=False)  # further reads of a tensor that is cast transformed and otherwise
+    rotated: tuple[str, ...] = ()
+    rotated_back: tuple[str, ...] = ()
+    mask_bits: Sourced | None = quantity("1", required=False)  # kept beside each element of a saved input, in bits; absent: 0
+    stochastic: tuple[str, ...] = ()  # tensors that are rounded at random
+    random_bits: Sourced | None = quantity("1", required=False)  # random bits made for an element that is rounded so; absent: 0
+    rounded_weights: bool = False  # products are wide, of weights rounded to the narrow format
+
+
+class PublishedLoad(Record):
+    """How uneven the experts of a layer were in a published run, by the way its router is balanced."""
+
+    experts: Sourced = quantity("1")  # of a layer of the published model
+    visited: Sourced = quantity("1")  # by a token
+    busiest: Sourced = quantity("1")  # load of the busiest expert over the mean
+    deviation: Sourced | None = quantity("1", required=False)  # of the loads over their mean
 
 
 class Framework(Record):
@@ -341,6 +443,7 @@ class Calibration(Record):
     """
 
     version: str
+    like: str = ""  # the record that has what this one does not say: constants carried to a device without measurements
     grade: str  # measured | prior
     device: str = ""  # the accelerator of the measurements; empty for a fabric
     software: str
@@ -362,6 +465,7 @@ class Systems(Record):
     attention_backward: Sourced = quantity("1")  # time of attention backward, over its record
     older_flash: Sourced = quantity("1")  # rate of flash attention 2 where the architecture has a newer kernel, over its record
     first_flash: Sourced = quantity("1")  # rate of flash attention 1 over 2
+    fp8_flash: Sourced | None = quantity("1", required=False)  # share of the fp8 peak that flash attention reaches, over its share in bf16
     scale_up_sustained: Sourced = quantity("1")  # rate of a collective in a domain inside a step, over its benchmark
     fabric_sustained: Sourced = quantity("1")  # the same on the fabric
     tp_exposed: Sourced = quantity("1")  # share of overlapped tensor-parallel communication that is not hidden
@@ -374,10 +478,23 @@ class Systems(Record):
     host_memory_bandwidth: Sourced = quantity("B/s")  # of a server whose record has none
     host_bandwidth_fraction: Sourced = quantity("1")  # share of host memory bandwidth that a host optimizer reaches
     idle_power_fraction: Sourced = quantity("1")
+    voltage_floor: Sourced | None = quantity("1", required=False)  # clock over that at full power below which the voltage stays; absent: 0
+    least_power_fraction: Sourced | None = quantity("1", required=False)  # lowest power limit over full power where a record has none
     pue: Sourced = quantity("1")
     accelerator_mttf: Sourced = quantity("s")  # accelerator time per failure that stops a job, with host and network failures
     restart_time: Sourced = quantity("s")  # from a failure to training again, without the time of repeated steps
     checkpoint_bandwidth: Sourced = quantity("B/s")  # per accelerator, while all write
+
+
+class Objective(Record):
+    """What a step trains towards: the sequences of one example, the passes that train nothing, and the models that they need."""
+
+    sequences: int = 1  # of one example, which a micro-batch holds together: 2 for a chosen and a rejected answer
+    reference: str = ""  # whose outputs the loss reads beside the trained model's: policy (a frozen copy) | teacher (another model)
+    reference_passes: int = 0  # forward passes of that model over a batch
+    extra_passes: int = 0  # forward passes of the trained model without gradient
+    scores: bool = False  # the output layer predicts one number of a token, not its logits
+    reference_logits: Sourced | None = quantity("B", required=False)  # for each logit of the other model that is alive beside the loss
 
 
 class Bands(Record):
@@ -398,14 +515,20 @@ KINDS: dict[str, type] = {
     "fabrics": Fabric,
     "models": Model,
     "prices": PriceList,
+    "clouds": Cloud,
     "grids": Grid,
     "sites": Site,
     "fibres": Fibre,
     "power": Power,
     "ownership": Ownership,
     "failures": FailureLog,
+    "lengths": Lengths,
+    "expert-loads": PublishedLoad,
     "frameworks": Framework,
+    "precisions": Recipe,
+    "optimizers": Optimizer,
     "calibration": Calibration,
     "systems": Systems,
+    "objectives": Objective,
     "bands": Bands,
 }

@@ -65,6 +65,11 @@ def list_of(cls: type) -> Any:
     return Field(factory=tuple, many=True, nested=cls)
 
 
+def record_of(cls: type) -> Any:
+    """A table that is a record of ``cls``."""
+    return Field(nested=cls)
+
+
 def optional_record(cls: type) -> Any:
     """A table that is a record of ``cls``, None when absent."""
     return Field(None, nested=cls)
@@ -73,7 +78,7 @@ def optional_record(cls: type) -> Any:
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(Field, quantity, plain_table, quantities, table_of, list_of, optional_record),
+    field_specifiers=(Field, quantity, plain_table, quantities, table_of, list_of, record_of, optional_record),
 )
 class Schema:
     """Base of all record classes."""

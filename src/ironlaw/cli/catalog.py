@@ -11,7 +11,7 @@ import click
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Schema
-from ironlaw.cli.complete import complete_every_record, complete_kinds
+from ironlaw.cli.complete import complete_clouds, complete_every_record, complete_kinds
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import Form, read_form, tables_text
 from ironlaw.errors import QuestionError, UnknownNameError
@@ -209,6 +209,37 @@ def _plain_data(value: Any) -> Any:
             k: _plain_data(v) for k, v in _fields(value)
         }
     return value
+
+
+@command.command("clouds", cls=AnswerCommand)
+@click.argument("cloud", required=False, shell_complete=complete_clouds)
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option("--format", "how", metavar="HOW", help="table, json, csv or markdown (default: table)")
+@click.pass_obj
+def list_clouds(folders: tuple[str, ...], cloud: str | None, as_json: bool, how: str | None) -> int:
+    """Print what clouds rent for training, or one CLOUD: each instance type, its node record, network and price.
+
+    An instance type is also a name of its node: --node p5.48xlarge.
+    """
+    from ironlaw.catalog.clouds import instances
+    from ironlaw.cli.output import json_text
+    from ironlaw.questions.answer import Answer, Column, Table, filled_columns
+    from ironlaw.report.answer import answer_page
+
+    form, rows = read_form(how, as_json), instances(folders, cloud or "")
+    columns = (
+        Column("cloud", "cloud"), Column("instance", "instance type"), Column("accelerator", "accelerator"), Column("count", "count", "1"),
+        Column("node", "node"), Column("network", "network", "B/s"), Column("per_accelerator", "of one accelerator", "B/s"),
+        Column("usd_per_hour", "USD/h of one", "USD"), Column("priced", "price of"), Column("missing", "what is missing"),
+    )  # fmt: skip
+    if form.name == "json":
+        sys.stdout.write(json_text({"instances": rows}) + "\n")
+        return 0
+    known = sum(row["node"] is not None for row in rows)
+    headline = [f"{known} of {len(rows)} instance types have a node record; --node takes their names"]
+    answer = Answer("What clouds rent for training", headline, [Table("instances", "Instance types", filled_columns(columns, rows), rows)])
+    sys.stdout.write((answer_page(answer) if form.name == "table" else tables_text(answer, form)) + "\n")
+    return 0
 
 
 @command.command("check", cls=AnswerCommand)

@@ -15,7 +15,8 @@ from ironlaw.question.options import CHOICES, Option
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]
 RECORDS = {  # options that name records, by the kind of record
     "model": "models", "on": "accelerators", "against": "accelerators", "node": "nodes", "fabric": "fabrics", "framework": "frameworks",
-    "grid": "grids", "sites": "sites", "space": "",
+    "precision": "precisions", "expert_precision": "precisions", "objective": "objectives", "teacher": "models",
+    "grid": "grids", "optimizer": "optimizers", "sites": "sites", "space": "",
 }  # fmt: skip
 FILES = ("FILE", "CSV", "TOML", "A.json")  # metavars of options that name a file
 
@@ -49,6 +50,12 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, written: str) -> 
     """Complete kinds of records."""
     del ctx, param
     return _begin_with([*KINDS, "terms", "options"], written)
+
+
+def complete_clouds(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
+    """Complete names of clouds."""
+    del ctx, param
+    return _begin_with(load.names("clouds"), written)
 
 
 def complete_every_record(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:

@@ -28,9 +28,11 @@ _AXES = (
 )  # fmt: skip
 _ENDS = ("first_stage_layers", "last_stage_layers")
 _OPEN = Asked()
-_OF_JOB = tuple(name for name in Job.fields if name in SCALARS - {"model", "framework", "precision"})
-_DECIDED = ("lora_targets", "fp8_scaling", "fp8_param_gather", "mtp_stage")  # a Job has them in another form than a question
-_BY_OPTIONS = ("frozen_layers", "wide_layers_at_start", "wide_layers_at_end")  # fields of a model that options set
+_OF_JOB = tuple(name for name in Job.fields if name in SCALARS - {"model", "framework", "precision", "optimizer"})
+# a Job has them in another form than a question
+_DECIDED = ("expert_load", "lora_targets", "fp8_scaling", "fp8_param_gather", "mtp_stage", "objective", "teacher")
+# fields of a model that options set
+_BY_OPTIONS = ("scores", "frozen_layers", "wide_layers_at_start", "wide_layers_at_end", "wide_parts")
 
 
 def asked_data(group: Group, at: int) -> dict[str, Any]:
@@ -86,6 +88,8 @@ def _held(group: Group, at: int) -> Iterator[tuple[str, Any]]:
     yield "framework", job.framework.name
     if job.precision.name != bind_precision(asked.on, group.folders):
         yield "precision", job.precision.name
+    if job.optimizer.name != defaults.OPTIMIZER:
+        yield "optimizer", job.optimizer.name
     if asked.gradient_dtype is not None and "gradient_dtype" not in asked.given:
         yield "gradient_dtype", asked.gradient_dtype
     if job.schedule != defaults.SCHEDULE:
@@ -104,6 +108,8 @@ def records_data(group: Group) -> dict[str, dict[str, Any]]:
         "nodes": (cluster.node,),
         "fabrics": (cluster.fabric,),
         "frameworks": (job.framework,),
+        "precisions": dict.fromkeys((job.precision, job.expert_formats)),
+        "optimizers": job.optimizer.records,
         "calibration": (cluster.calibration, cluster.scale_up, cluster.scale_out),
         "systems": (cluster.systems,),
         "bands": (load.record("bands", "default", group.folders),),

@@ -328,7 +328,7 @@ def with_run(group: Group, bound: Bound) -> Group:
     if asked.tokens is not None:
         from ironlaw.estimate.run import run_of
 
-        run = run_of(bound, group.plan, group.step.tree.value, group.step.forward_share)
+        run = run_of(bound, group.job, group.plan, group.step.tree.value, group.step.forward_share)
         notes += bound.run_assumptions
     warnings = (*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen))
     return group.replace(run=run, assumptions=notes, warnings=warnings, asked=asked)

@@ -65,9 +65,12 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     """One row of an estimate as the object of its JSON."""
     from ironlaw.estimate.again import asked_data, records_data
     from ironlaw.estimate.bands import band_data, nearest_runs, step_band
+    from ironlaw.estimate.many_lengths import documents_data
     from ironlaw.estimate.parameters import parameters_data
+    from ironlaw.estimate.routing import routing_data
 
     group, at = estimate.place_of(index)
+    routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
         **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
@@ -81,9 +84,11 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "nearest_runs": [] if step is None else nearest_runs(group, at),
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
+        **documents_data(group, at),
         "mfu_waterfall": None if step is None else waterfall_data(group, at),
         "parameters": parameters_data(group.job),
         "bound": bound_data(group, at, step is None),
+        **({} if routing is None else {"routing": routing}),
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
@@ -392,7 +397,9 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         data[name] = int(value) if value is not None and value == int(value) else value
     data["sp"] = bool(number(plan.sp, at))
     data["recompute"] = group.recompute[at]
-    data |= {"precision": job.precision.name, "optimizer": job.optimizer}
+    data |= {"precision": job.precision.name, "optimizer": job.optimizer.name}
+    if job.model.wide_layers_at_start or job.model.wide_layers_at_end:
+        data["bf16_layers_at_start"], data["bf16_layers_at_end"] = job.model.wide_layers_at_start, job.model.wide_layers_at_end
     data["schedule"] = name_in_plan(job, data["vpp"])
     if job.model.num_experts:
         data["moe_dispatcher"] = job.moe_dispatcher

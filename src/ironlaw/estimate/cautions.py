@@ -96,6 +96,7 @@ def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
         idle.append(("cp_method", "with cp 1"))
     if asked.document_length >= _longest_sequence(asked):
         idle.append(("document_length", f"from seq_len {_longest_sequence(asked):g} on: a sequence is one document"))
+    idle += _idle_documents(asked)
     if _is_one(asked, "pp"):
         idle += [(name, "with pp 1") for name in ("schedule", "microbatch_group", "deferred_wgrad")]
     elif _is_one(asked, "vpp"):
@@ -103,6 +104,13 @@ def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
     if _is_one(asked, "vpp") and any("pp" in (row.overlap or ()) for row in asked.rows):
         idle.append(("overlap", "for pp with vpp 1: plain 1F1B waits for its neighbours"))
     return idle
+
+
+def _idle_documents(asked: Asked) -> list[tuple[str, str]]:
+    """Options of documents of many lengths that change nothing, and why."""
+    if asked.lengths is None:
+        return [(name, "without --lengths: all documents are alike") for name in ("packing", "balance", "cp_by_length")]
+    return [("cp_by_length", "with cp 1")] if _is_one(asked, "cp") else []
 
 
 def _longest_sequence(asked: Asked) -> float:

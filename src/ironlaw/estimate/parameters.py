@@ -65,7 +65,7 @@ def _trained(job: Job, total: float) -> float:
     counted = [kind for kind in kinds(model) if kind.place != "end"]
     if job.lora_rank:
         return float(sum(kind.count * sum(layer_trained(job, kind)) for kind in counted))
-    if not model.frozen_layers:
+    if all(kind.trained for kind in counted):
         return total
     frozen = sum(float(_kind_data(model, kind)["total"]) for kind in counted if not kind.trained)
-    return total - frozen - (0.0 if model.tie_word_embeddings else float(embedding_parameters(model)))
+    return total - frozen - (0.0 if model.tie_word_embeddings or not model.frozen_layers else float(embedding_parameters(model)))

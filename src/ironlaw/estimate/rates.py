@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.documents.columns import computed, sequences_of
+from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer import adapters
-from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, matmul_per_layer
-from ironlaw.estimate.layer.kinds import kinds, sized
+from ironlaw.estimate.layer.counts import (
+    attending_layers,
+    attention_width,
+    head_weights,
+    matmul_parameters,
+    matmul_per_layer,
+    parameters_at_tokens,
+)
+from ironlaw.estimate.layer.kinds import Kind, kinds, plan_of_kind, sized
 from ironlaw.estimate.layer.sequence import mean_key_length
+from ironlaw.estimate.layer.sizes import core_head_dim
+from ironlaw.estimate.layer.sources import source_weights
 from ironlaw.estimate.step import Step
 from ironlaw.job import Job
-from ironlaw.law import flops
+from ironlaw.law import flops, lengths
 from ironlaw.plan import Plan
-from ironlaw.terms import Term, leaf
+from ironlaw.terms import Term, leaf, total
 
 
 def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
     """Tokens and model FLOPs per second, MFU (with attention, under the causal mask, and by 6N), HFU; against the named dense peak."""
     seconds = timed.tree.value
+    job, plan = computed(job, plan)
     tokens = plan.global_batch_size * plan.seq_len
     per_token = flop_of_token(job, plan)
     width = per_token["attention_width"]
     seen = 2.0 * model_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
-    flop = leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token)
+    beside = beside_sequence(job, plan)
+    flop = _with_towers(leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token), beside)
     visible = {**per_token, "attention_width": width * seen}
-    causal = leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **visible)
+    causal = _with_towers(leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **visible), beside)
     peak = cluster.accelerator.peak[job.precision.peak]
     rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
     recomputed = recomputed_per_token(job, plan)
@@ -39,10 +53,25 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "tokens_per_second_per_gpu": leaf("tokens per second and GPU", _per_gpu, "token/s", amount=rate.value, gpus=plan.gpus),
         "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
         "mfu": share_of_peak("MFU", flop.value),
-        "mfu_6n": share_of_peak("MFU (6N)", flops.per_token(float(active_parameters(job.model)))),
+        "mfu_6n": share_of_peak("MFU (6N)", flops.per_token(parameters_at_tokens(job.model, plan.seq_len))),
         "mfu_causal": share_of_peak("MFU, causal attention", causal.value),
         "hfu": share_of_peak("HFU", flop.value + recomputed),
+        **real_rates(job, plan, rate, per_token, peak),
     }
+
+
+def real_rates(job: Job, plan: Plan, rate: Term, per_token: dict[str, Any], peak: Any) -> dict[str, Term]:
+    """Of documents of many lengths: the share of padding, real tokens per second, and the MFU of what the documents need."""
+    sequences = sequences_of(job, plan)
+    if sequences is None:
+        return {}
+    padding = leaf("padding", lengths.padding_share, "1", real_tokens=sequences.real, computed_tokens=sequences.computed)
+    real = leaf("real tokens per second", lengths.real_rate, "token/s", tokens_per_second=rate.value, padding_share=padding.value)
+    seen = 2.0 * sequences.real_keys(partial(keys_seen, job.model)) / plan.seq_len
+    needed = {**per_token, "attention_width": per_token["attention_width"] * seen}
+    flop = leaf("model FLOP per real token", flops.model_per_token_causal, "FLOP", **needed)
+    share = {"flop_per_token": flop.value, "tokens_per_second": real.value, "gpus": plan.gpus, "peak": peak}
+    return {"padding": padding, "real_tokens_per_second": real, "mfu_real": leaf("MFU of real tokens", utilisation, "1", **share)}
 
 
 def flop_of_token(job: Job, plan: Plan) -> dict[str, Any]:
@@ -52,10 +81,10 @@ def flop_of_token(job: Job, plan: Plan) -> dict[str, Any]:
     if job.lora_rank:  # frozen weights have no weight gradient: four FLOPs each instead of six
         share = 2.0 / 3.0
         matmul = matmul * share + sum(k.count * adapters.visited(job, k) for k in kinds(model))
-    frozen = [k for k in kinds(model) if not k.trained]
+    frozen = [k for k in kinds(model) if not k.trained and k.tower is None]
     if frozen:  # untrained layers run forward only: two FLOPs a weight instead of six
         matmul = matmul - (share - 1.0 / 3.0) * sum(k.count * matmul_per_layer(model, k) for k in frozen)
-    idle = sum(k.count for k in frozen if k.mixer.attends)
+    idle = sum(k.count for k in frozen if k.attends_along)
     return {
         "matmul_parameters": matmul,
         "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,
@@ -70,6 +99,7 @@ def flop_by_part(job: Job, plan: Plan) -> dict[str, Term]:
     Forward, a parameter is one multiply-add; backward it is one for the gradient of its input and one for its own gradient: 2 and 4 FLOP.
     """
     every = flop_of_token(job, plan)
+    beside = beside_sequence(job, plan)
     whole = leaf("model FLOP per token", flops.model_per_token, "FLOP", **every)
     weights = leaf("weights", flops.per_token, "FLOP", parameters=every["matmul_parameters"])
     forward = leaf("weights forward", flops.forward_per_token, "FLOP", parameters=matmul_parameters(job.model))
@@ -77,13 +107,48 @@ def flop_by_part(job: Job, plan: Plan) -> dict[str, Term]:
         "attention forward", flops.attention_core, "FLOP", times=attending_layers(job.model), batch=1.0, seq_len=1.0,
         key_length=plan.seq_len, num_attention_heads=every["attention_width"], head_dim=1.0,
     )  # fmt: skip
+    outside = {} if beside is None else {"towers": beside}
     return {
-        "whole": whole,
+        "whole": _with_towers(whole, beside),
+        **outside,
         "forward": forward,
         "backward": leaf("weights backward", _less, "FLOP", every=weights.value, forward=forward.value),
         "attention_forward": scores,
         "attention_backward": leaf("attention backward", _less, "FLOP", every=whole.value - weights.value, forward=scores.value),
     }
+
+
+def beside_sequence(job: Job, plan: Plan) -> Term | None:
+    """Model FLOP of towers and of cross-attention for a token of the sequence, forward and backward; None for a model without either."""
+    parts = []
+    for kind in kinds(job.model):
+        if kind.tower is not None or kind.mixer.crosses:
+            forward = leaf(f"{kind.name} forward", _flop_of_kind, "FLOP", **_sizes_beside(job, plan, kind))
+            parts.append(total(kind.name, [forward], times=kind.count * (3.0 if kind.trained else 1.0), key=kind))
+    return total("towers and cross-attention", parts) if parts else None
+
+
+def _sizes_beside(job: Job, plan: Plan, kind: Kind) -> dict[str, Any]:
+    """What the forward FLOP of one layer beside the sequence follow from, for a token of the sequence."""
+    model, tower = sized(job.model, kind), kind.tower
+    scored = model.num_attention_heads * core_head_dim(model) * kind.mixer.attends
+    if tower is None:  # the four projections are counted for every token of the sequence; keys and values are of the source
+        weights = (model.source_tokens / plan.seq_len - 1.0) * source_weights(model)
+        return {"tokens": 1.0, "weights": weights, "attention_width": scored, "key_length": model.source_tokens}
+    local = job.replace(model=model, document_length=0.0)
+    keys = mean_key_length(local, plan_of_kind(plan, kind))
+    tokens = tower.tokens * tower.items / plan.seq_len
+    return {"tokens": tokens, "weights": matmul_per_layer(job.model, kind), "attention_width": scored, "key_length": keys}
+
+
+def _flop_of_kind(tokens: Any, weights: Any, attention_width: Any, key_length: Any) -> Any:
+    """Two operations a weight and four a key and channel: ``tokens (2 weights + 4 attention_width key_length)``."""
+    return tokens * (2.0 * weights + 4.0 * attention_width * key_length)
+
+
+def _with_towers(flop: Term, beside: Term | None) -> Term:
+    """The FLOP of the sequence, with those beside it."""
+    return flop if beside is None else total(flop.name, [flop, beside])
 
 
 def _less(every: Any, forward: Any) -> Any:
@@ -98,7 +163,7 @@ def model_key_length(job: Job, plan: Plan) -> Any:
     seen: Any = 0.0
     width = 0.0
     for kind in kinds(job.model):
-        if kind.mixer.attends:
+        if kind.attends_along:
             local = job.replace(model=sized(job.model, kind))
             part = kind.count * local.model.num_attention_heads * local.model.head_dim
             seen, width = seen + part * mean_key_length(local, plan), width + part
@@ -107,14 +172,20 @@ def model_key_length(job: Job, plan: Plan) -> Any:
 
 def recomputed_per_token(job: Job, plan: Plan) -> Any:
     """FLOPs computed a second time, per token: the forward share of what the plan recomputes."""
-    return recomputed(job.model, plan.seq_len, plan.recompute_layers, plan.recompute_attention, plan.recompute_linear)
+    repeated = recomputed(job.model, plan.seq_len, plan.recompute_layers, plan.recompute_attention, plan.recompute_linear)
+    beside = beside_sequence(job, plan)
+    return repeated if beside is None else repeated + plan.recompute_layers * _trained_forward(beside)
+
+
+def _trained_forward(beside: Term) -> Any:
+    """Forward FLOP of the trained layers beside the sequence."""
+    return sum(part.value / 3.0 for part in beside.parts if part.key.trained)
 
 
 def recomputed(model: Model, seq_len: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:
     """FLOPs computed a second time, per token: ``2 (P - head) linear + 4 L w s core`` of the share of layers that recompute each."""
     other_layers = 1.0 - whole_layers
-    heads = (1.0 + model.num_nextn_predict_layers) * model.vocab_size * model.hidden_size
-    matrices = 2.0 * (matmul_parameters(model) - heads)
+    matrices = 2.0 * (matmul_parameters(model) - head_weights(model))
     scores = 4.0 * attending_layers(model) * attention_width(model) * seq_len  # the full square, as mfu counts it
     return matrices * (whole_layers + other_layers * linear) + scores * (whole_layers + other_layers * attention)
 

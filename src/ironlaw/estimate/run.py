@@ -10,8 +10,10 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FailureRates
 from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.documents.columns import real_tokens
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.frozen import Frozen
+from ironlaw.job import Job
 from ironlaw.law import cost, energy, run
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked
@@ -57,15 +59,15 @@ def power_of(cluster: Cluster, gpus: Any, pue: Sourced, name: str = "power") -> 
     )  # fmt: skip
 
 
-def run_of(bound: Bound, plan: Plan, step: Any, forward_share: Any) -> Run:
-    """The run of every plan of a question with ``tokens``. Power is rated power times PUE: an upper estimate."""
+def run_of(bound: Bound, job: Job, plan: Plan, step: Any, forward_share: Any) -> Run:
+    """The run of every plan of a question with ``tokens``, of which padding is none. Power is rated power times PUE: an upper estimate."""
     from ironlaw.estimate.failures import failures_of  # only a question with a run pays for the import
 
     asked, cluster, money, rates = bound.asked, bound.cluster, bound.money, bound.failure_rates
     assert asked.tokens is not None
     assert money is not None
     assert rates is not None
-    per_step = plan.global_batch_size * plan.seq_len
+    per_step = plan.global_batch_size * real_tokens(job, plan)
     parameters = total_parameters(bound.model)
     steps = leaf("steps", run.steps, "1", tokens=asked.tokens, tokens_per_step=per_step, rounding=run.UP)
     training = leaf("training", time_of_steps, "s", steps=steps.value, step=step)

@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate import uneven as unequal_work
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes
-from ironlaw.estimate.layer.counts import embedding_parameters
-from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
-from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time
+from ironlaw.estimate.documents.columns import Sequences, computed
+from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, uneven
+from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
+from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time, of_predictions
 from ironlaw.estimate.layer.trained import layer_trained
+from ironlaw.estimate.layer.untrained import UNTRAINED, reference_job, reference_passes, reference_plan
+from ironlaw.estimate.layer.updates import traffic_of_update
 from ironlaw.estimate.memory import offloading
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
@@ -29,7 +33,8 @@ from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
-from ironlaw.law import kernels, overlap, states, traffic
+from ironlaw.law import kernels, overlap, traffic
+from ironlaw.law import pipeline as law_pipeline
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -83,8 +88,25 @@ def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
 def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
     """The parts of a step before they are summed, the stages that set its pace, and one micro-batch's forward and backward there.
 
-    A search sums the parts in blocks: each part has the shape of the axes it depends on, their sum the shape of all axes.
+    A search sums the parts in blocks: each part has the shape of the axes it depends on, their sum the shape of all axes. Where documents
+    have many lengths the parts are those of mean micro-batches, and waiting for the slowest is added to them.
     """
+    if job.documents is None:
+        return even_parts(job, cluster, plan)
+    if job.documents.cp_by_length and np.any(plan.cp > 1.0):
+        levels = Sequences.of(job.documents, plan).levels(plan)
+        found = [even_parts(job.replace(documents=level.sequences), cluster, level.plan) for level in levels]
+        parts = unequal_work.mixed([(level.ranks, level.share, parts) for level, (parts, _, _) in zip(levels, found, strict=True)])
+        pace = found[-1][1]
+        forward, backward = (sum(level.share * passes[way] for level, (_, _, passes) in zip(levels, found, strict=True)) for way in (0, 1))
+    else:
+        mean_job, mean_plan = computed(job, plan)
+        parts, pace, (forward, backward) = even_parts(mean_job, cluster, mean_plan)
+    return [*parts, *unequal_work.waits(job, plan, parts)], pace, (forward, backward)
+
+
+def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
+    """The parts of a step whose micro-batches all take as long."""
     s = Shapes.of(job, plan)
     classes = stages(job, plan)
     per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
@@ -135,6 +157,7 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *shared_table_reduction(job, cluster, plan),
         gathered,
         *casts.kept_weights(cluster, job, plan, pace),
+        *untrained_passes(job, cluster, plan),
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace, backward, waiting + data + reduced.value),
@@ -178,6 +201,7 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     """One layer's time in a micro-batch: computation, exposed communication, and launches that the host is late with."""
     job = casts.job_of_kind(job, kind)
     job, s = layer_of_kind(job, plan, s, kind)
+    plan = plan_of_kind(plan, kind)
     once_forward = passes.forward_operators(cluster, job, plan, s, kind)
     forward = passes.forward(once_forward)
     backward = passes.backward(cluster, job, plan, s, kind)
@@ -273,7 +297,7 @@ def operators(job: Job, plan: Plan, kind: Kind) -> Any:
         return count
     routed = f.operators_per_routed_layer.value * (1.0 - sum(ROUTING_CAPTURED.get(module, 0.0) for module in graphs))
     launches = experts.launches_of_product(casts.job_of_experts(job))
-    local = job.model.num_experts / plan.ep
+    local = uneven.held_experts(job, plan)
     return count + routed + (launches * f.operators_per_expert.value + experts.bias_operators(job)) * local
 
 
@@ -292,6 +316,8 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Look-up forward, scatter-add backward, and the sum over the vocabulary's shards."""
     e = job.precision.activation_bytes
     moved = s.tokens * s.hidden * e
+    if job.model.products:  # patches take the place of a table; their product is a layer
+        return total("embedding", [elementwise(cluster, "positions", 5.0 * moved)])
     reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, moved, 1.0)
     frozen = job.lora_rank or job.model.frozen_layers
     summed = gradients.accumulation(cluster, job, plan, embedding_parameters(job.model), fused=False)
@@ -299,9 +325,15 @@ def embedding_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     return total("embedding", [elementwise(cluster, "look-up", 2.0 * moved), *scatter, reduce])
 
 
+def outputs_of_rank(job: Job, plan: Plan) -> Any:
+    """Outputs of a token that one tensor-parallel rank computes; a score is computed on every rank."""
+    return np.maximum(output_width(job.model) / plan.tp, 1.0)
+
+
 def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
     """Final norm, output projection and cross-entropy, forward and backward."""
-    e, vocab = job.precision.activation_bytes, job.model.vocab_size / plan.tp
+    s = of_predictions(job.model, plan, s)
+    e, vocab = job.precision.activation_bytes, outputs_of_rank(job, plan)
     logits = s.tokens * vocab
     chunked = job.framework.chunked_output and job.chunked_logits  # also finds the gradient of a weight that is frozen
     trained = not job.lora_rank or chunked
@@ -311,8 +343,8 @@ def head_term(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
         elementwise(cluster, "final norm", 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
     ]
     busy = fold(compute)
-    summed = [] if job.lora_rank else [gradients.accumulation(cluster, job, plan, job.model.vocab_size * job.model.hidden_size)]
-    weights = job.model.vocab_size * job.model.hidden_size / plan.tp
+    summed = [] if job.lora_rank else [gradients.accumulation(cluster, job, plan, output_matrix(job.model))]
+    weights = vocab * job.model.hidden_size
     gradient_bytes = weights * job.framework.gradient_reduce_bytes.value
     sharded = np.where(plan.zero == 3, 1.0, 0.0)
     shards = np.where(plan.zero == 3, plan.shard_ranks, 1.0)
@@ -337,7 +369,76 @@ def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: 
     if trained:
         written = gradients.written(job)
         products.append(gemm(cluster, job, "output wgrad", s.hidden, vocab, s.tokens, wide=True, result=written, stated=backward))
+    if job.model.head == "masked":  # a dense layer before the output layer, which no rank splits
+        square = (s.tokens, s.hidden, s.hidden)
+        products += [gemm(cluster, job, f"transform {which}", *square, wide=True) for which in ("gemm", "dgrad", "wgrad")]
     return products
+
+
+OF_LOSS = 0.5  # of the bytes of a loss: its forward pass reads the logits, its backward pass writes their gradient
+OF_NORM = 1.0 / 2.5  # of the bytes of a norm, which moves 2.5 times as much in both passes
+
+
+def untrained_passes(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """The time of the passes of a step that train nothing; none for the next token."""
+    if job.objective is None:
+        return []
+    name = "teacher" if job.teacher is not None else "reference"
+    rows = (
+        (f"{name} model, forward", reference_passes(job), job, plan),
+        ("forward without gradient", float(job.objective.extra_passes), job.replace(teacher=None), plan),
+    )
+    return [
+        total(label, forward_alone(reference_job(of), cluster, reference_plan(of, at)), times=passes, key=UNTRAINED)
+        for label, passes, of, at in rows
+        if passes
+    ]
+
+
+def forward_alone(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
+    """One forward pass of a batch through a model whose layers are all frozen: its micro-batches, and the filling of the pipeline."""
+    s, classes = Shapes.of(job, plan), stages(job, plan)
+    per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
+    one_layer = {kind: fold(layer.terms) for kind, layer in per_kind.items()}
+    embedding, head = embedding_term(job, cluster, plan, s), head_forward(job, cluster, plan, s)
+    hop = hand_overs.hand_over(job, cluster, plan)
+    times = through_stages(job, classes, one_layer, embedding=embedding.value, head=head.value)
+    pace = slowest(classes, times)
+    layers = [
+        total(kind.name, layer.terms, times=pace.of(partial(layers_of, kind=kind, model=job.model)), key=kind)
+        for kind, layer in per_kind.items()
+    ]
+    micro_batch = [
+        *layers,
+        total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
+        total("output layer", [head], times=pace.of(lambda stage: stage.head)),
+        total("stage to stage", [hop], times=np.where(plan.pp > 1, plan.vpp, 0.0)),
+    ]
+    through = through_pipeline(classes, times) + np.where(plan.pp > 1, plan.pp * plan.vpp, 0.0) * hop.value
+    slowest_stage = np.minimum(fold(micro_batch), through)
+    return [
+        total("micro-batches", micro_batch, times=plan.num_microbatches),
+        leaf("pipeline fill", law_pipeline.bubble_time, "s", "pipeline", pipeline_time=through, slowest_stage_time=slowest_stage, vpp=1.0),
+    ]
+
+
+def head_forward(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
+    """Final norm, output projection and the log-probabilities, forward."""
+    e, outputs = job.precision.activation_bytes, outputs_of_rank(job, plan)
+    stated = job.framework.output_formats.get("output", "")
+    reduce = wires.collective(cluster, plan, "all-reduce", "all_reduce", plan.tp, s.tokens * s.hidden * e, 1.0)
+    shards = np.where(plan.zero == 3, plan.shard_ranks, 1.0)
+    weights = outputs * s.hidden * job.precision.parameter_bytes
+    return total(
+        "output layer",
+        [
+            gemm(cluster, job, "output gemm", s.tokens, outputs, s.hidden, wide=True, stated=stated),
+            elementwise(cluster, "log-probabilities", OF_LOSS * job.framework.loss_bytes.value * s.tokens * outputs * e / 2.0),
+            elementwise(cluster, "final norm", OF_NORM * 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
+            reduce,
+            wires.collective(cluster, plan, "gather", "all_gather", shards, weights, plan.tp),
+        ],
+    )
 
 
 def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
@@ -348,19 +449,10 @@ def loss_scaling(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Ter
     return [elementwise(cluster, "loss scale taken out", moved)]
 
 
-def updated_by(job: Job) -> str:
-    """The optimizer that updates the weights: without fp32 weights in the stack, the variant that keeps its moments in their 16-bit type.
-
-    PyTorch makes the moments of a weight like that weight (torch.optim.AdamW, zeros_like).
-    """
-    stored, narrow = job.framework.parameter_bytes, f"{job.optimizer}-bf16"
-    return narrow if stored is not None and stored.value <= 2.0 and narrow in states.OPTIMIZERS else job.optimizer
-
-
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """Gradient norm and update: every state read and written once, times the framework's passes."""
     parameters = pace.of(lambda stage: optimizer_parameters(job, plan, stage))
-    on_device = states.OPTIMIZERS[updated_by(job)].traffic_bytes * job.framework.optimizer_passes.value
+    on_device = traffic_of_update(job, pace) * job.framework.optimizer_passes.value
     # where the host updates, the device reads gradients for their norm and writes weights
     offloaded = job.framework.gradient_bytes.value + job.precision.parameter_bytes
     touched = np.where(plan.offload_optimizer > 0, offloaded * job.offload_fraction + on_device * (1.0 - job.offload_fraction), on_device)

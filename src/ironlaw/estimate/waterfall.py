@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.layer.passes import RECOMPUTE
+from ironlaw.estimate.layer.untrained import UNTRAINED
 from ironlaw.terms import BOUNDS, Term, shares
 
 LOSSES = {  # by key: the name that people read
     "kernels": "kernels below the peak",
     "memory_bound": "memory-bound work",
     "recomputation": "recomputation",
+    "untrained": "forward passes of a reference or a teacher",
     "network": "network",
     "pipeline": "pipeline bubble",
     "host": "host",
@@ -31,10 +33,11 @@ MEANING = {
     "kernels": "time of compute-bound products beyond their FLOPs at the peak",
     "memory_bound": "time in which HBM limits a kernel: norms, activations, optimizer, small products",
     "recomputation": "products and memory-bound work that run again",
+    "untrained": "products and memory-bound work of passes that train nothing",
     "network": "communication that nothing overlaps, and waiting for stragglers",
     "pipeline": "stages without a micro-batch",
     "host": "the device waits for launches; fixed per-step overhead",
-    "data": "the device waits for data",
+    "data": "the device waits for ranks whose documents take longer",
     "rest": "products of the slowest stage beyond the mean stage's, and FLOPs that kernels compute twice",
     "masked_attention": "MFU counts attention without its mask, kernels compute less",
 }
@@ -48,14 +51,14 @@ def waterfall(step: Term, booked: Mapping[str, Any], peak: float, mfu: Any, mfu_
     """
     at_peak: Any = 0.0  # seconds of all products at the peak
     below_hbm: Any = 0.0  # of those that HBM limits
-    again: dict[str, Any] = {"compute": 0.0, "hbm": 0.0}  # seconds that run again
+    beside: dict[str, dict[str, Any]] = {key: {"compute": 0.0, "hbm": 0.0} for key in (RECOMPUTE, UNTRAINED)}  # seconds
 
     def visit(node: Term, factor: Any) -> None:
         nonlocal at_peak, below_hbm
-        if node.key == RECOMPUTE:
+        if node.key in (RECOMPUTE, UNTRAINED):
             if np.any(node.value):
-                seconds = shares(node)
-                again.update({name: so_far + seconds[name] * factor for name, so_far in again.items()})
+                seconds, of_key = shares(node), beside[str(node.key)]
+                of_key.update({name: so_far + seconds[name] * factor for name, so_far in of_key.items()})
         elif "flop" in node.inputs:
             needed = node.inputs["flop"] * (node.times * factor / peak)
             at_peak = at_peak + needed
@@ -67,10 +70,12 @@ def waterfall(step: Term, booked: Mapping[str, Any], peak: float, mfu: Any, mfu_
 
     visit(step, 1.0)
     seconds = step.value
+    compute, hbm = (sum(of_key[roof] for of_key in beside.values()) for roof in ("compute", "hbm"))
     parts = {
-        "kernels": booked["compute"] - (again["compute"] + at_peak - below_hbm) / seconds,
-        "memory_bound": booked["hbm"] - (again["hbm"] + below_hbm) / seconds,
-        "recomputation": (again["compute"] + again["hbm"]) / seconds,
+        "kernels": booked["compute"] - (compute + at_peak - below_hbm) / seconds,
+        "memory_bound": booked["hbm"] - (hbm + below_hbm) / seconds,
+        "recomputation": sum(beside[RECOMPUTE].values()) / seconds,
+        "untrained": sum(beside[UNTRAINED].values()) / seconds,
         "network": booked["network"],
         "pipeline": booked["pipeline"],
         "host": booked["dispatch"],

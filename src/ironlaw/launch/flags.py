@@ -43,7 +43,9 @@ MEGATRON_OVERLAPS = {
 MEGATRON_PRECISIONS = {
     "fp32": "", "fp16": "--fp16 --accumulate-allreduce-grads-in-fp32", "bf16": "--bf16", "fp8": "--bf16 --fp8-format hybrid --fp8-recipe",
     "fp8-block": "--bf16 --fp8-format e4m3 --fp8-recipe blockwise", "mxfp8": "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
-    "nvfp4": "--bf16 --fp4-format e2m1",
+    "fp8-current": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise", "fp8-delayed": "--bf16 --fp8-format hybrid --fp8-recipe delayed",
+    "fp8-e4m3": "--bf16 --fp8-format e4m3 --fp8-recipe", "nvfp4": "--bf16 --fp4-format e2m1",
+    "nvfp4-pretraining": "--bf16 --fp4-format e2m1",
 }  # fmt: skip
 MEGATRON_SHARDING = {
     0: "", 1: "--use-distributed-optimizer",
@@ -74,7 +76,8 @@ TORCHTITAN_SHARDING = {2: "never", 3: "always"}  # of --parallelism.fsdp_reshard
 TORCHTITAN_SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe", "zero-bubble": "InterleavedZeroBubble"}
 TORCHTITAN_CONTEXT = {"ring": "alltoall", "all-gather": "allgather"}  # of --parallelism.context_parallel_rotate_method
 TORCHTITAN_PRECISIONS = {
-    "bf16": "", "fp8": "--model.converters float8 --float8.recipe_name tensorwise", "fp8-row": "--model.converters float8"
+    "bf16": "", "fp8": "--model.converters float8 --float8.recipe_name tensorwise",
+    "fp8-current": "--model.converters float8 --float8.recipe_name tensorwise", "fp8-row": "--model.converters float8"
     " --float8.recipe_name rowwise", "mxfp8": "--model.converters mx --mx.recipe_name mxfp8",
 }  # fmt: skip
 
@@ -161,8 +164,12 @@ def _write_megatron_kernels(plan: Mapping[str, Any]) -> Iterator[str]:
     elif how.startswith("selective"):
         operators = how.partition(":")[2].split(",") if ":" in how else ["attention"]
         yield "--recompute-granularity selective --recompute-modules " + " ".join(MEGATRON_MODULES.get(name, "mlp") for name in operators)
-    scaling = {"fp8": "tensorwise" if plan.get("fp8_scaling") == "current" else "delayed"}.get(plan["precision"], "")
+    usual = "tensorwise" if plan.get("fp8_scaling") == "current" else "delayed"
+    scaling = usual if plan["precision"] in ("fp8", "fp8-e4m3") else ""
     yield f"{MEGATRON_PRECISIONS.get(plan['precision'], '--bf16')} {scaling}".strip()
+    ends = [(end, plan.get(f"bf16_layers_at_{end}", 0)) for end in ("start", "end")]
+    if any(count for _, count in ends):
+        yield "--first-last-layers-bf16 " + " ".join(f"--num-layers-at-{end}-in-bf16 {count:g}" for end, count in ends)
     yield "--grad-reduce-in-bf16" if plan.get("gradient_dtype") == "bf16" else ""
     yield "--fp8-param-gather" if plan.get("fp8_param_gather") and plan["precision"].startswith(("fp8", "mxfp8")) else ""
     yield f"--optimizer {MEGATRON_OPTIMIZERS.get(plan['optimizer'], 'adam')}"

@@ -1,10 +1,11 @@
-"""Mixtures of experts: how many rows an expert's GEMM sees, and what tiles make of them."""
+"""Mixtures of experts: how many rows an expert's GEMM sees, how they vary, and what tiles make of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ironlaw.law._domain import inside, ratio
+from ironlaw.law import _normal
+from ironlaw.law._domain import fraction, inside, ratio
 
 
 def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
@@ -21,7 +22,7 @@ def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
         imbalance [1]: rows of the busiest rank over the mean, >= 1
     Returns [token]: rows
     Source: Shazeer et al., Outrageously Large Neural Networks, ICLR 2017, section 3.1, https://arxiv.org/abs/1701.06538
-    Leaves out: how imbalance grows with ep and falls with tokens
+    Leaves out: how imbalance grows with ep and falls with tokens, which ``routing_deviation`` and ``slowest_of`` say
 
     >>> float(routed_rows(4096, 8, 1, 1, 1.0))
     32768.0
@@ -164,3 +165,75 @@ def rows_moved(tokens, rows, copies):
     51200.0
     """
     return inside(2.0 * tokens + 1.0 * copies * rows, tokens >= 0, rows >= 0, copies >= 0)
+
+
+def routing_deviation(rows, num_experts, num_experts_per_tok):
+    """Deviation of the rows of one place where tokens choose at random: ``sqrt(rows (num_experts - k) / (num_experts - 1))``.
+
+    A token visits k = num_experts_per_tok different experts. The rows of n places are then like n independent normal numbers with this
+    deviation of which the mean is taken out, because all rows together are given: the largest is as far above the mean, and the
+    deviation of one place alone is ``sqrt(1 - 1 / n)`` of this.
+
+    Parameters
+        rows [token]: mean rows of the place: an expert, or a rank of experts, >= 0
+        num_experts [1]: experts that a token chooses from, >= 1
+        num_experts_per_tok [1]: experts a token visits, >= 1
+    Where: num_experts >= num_experts_per_tok
+    Returns [token]: deviation
+    Offset [token]: a deviation grows as the root of the rows
+    Source: Feller, An Introduction to Probability Theory, vol. 1, 3rd ed., 1968, sections II.6 and IX.5 (variance of the hypergeometric
+        distribution)
+    Leaves out: tokens of one text that choose alike, which make the deviation larger
+
+    >>> float(routing_deviation(400, 2, 1)), float(routing_deviation(400, 8, 8))
+    (20.0, 0.0)
+    """
+    others = np.where(num_experts > 1, num_experts - 1.0, 1.0)
+    share = ratio(np.maximum(1.0 * num_experts - num_experts_per_tok, 0.0), others)
+    deviation = np.sqrt(np.maximum(1.0 * rows, 0.0) * share)
+    return inside(deviation, rows >= 0, num_experts >= 1, num_experts_per_tok >= 1, num_experts >= num_experts_per_tok)
+
+
+def overflow_rows(rows, deviation, capacity_rows):
+    """Rows above the capacity of an expert, expected: ``deviation (phi(z) + z Phi(z))`` with ``z = (rows - capacity_rows) / deviation``.
+
+    The rows are normally distributed; without deviation the overflow is what the mean has above the capacity.
+
+    Parameters
+        rows [token]: mean rows of the expert, >= 0
+        deviation [token]: standard deviation of its rows, >= 0
+        capacity_rows [token]: rows it computes; what is above is dropped, >= 0
+    Returns [token]: rows dropped
+    Source: Fedus, Zoph and Shazeer, Switch Transformers, JMLR 2022, section 2.2 (expert capacity), https://arxiv.org/abs/2101.03961;
+        the mean of a censored normal distribution
+    Leaves out: tokens that a router sends to their next choice; rows so few that their distribution is skewed
+
+    >>> float(overflow_rows(120, 0, 100)), round(float(overflow_rows(100, 10, 100)), 4), round(10 / (2 * 3.14159265) ** 0.5, 4)
+    (20.0, 3.9894, 3.9894)
+    """
+    over = 1.0 * rows - capacity_rows
+    spread = np.where(deviation > 0, deviation, 1.0)
+    z = over / spread
+    normal = spread * (_normal.density(z) + z * _normal.below(z))
+    return inside(np.maximum(np.where(deviation > 0, normal, over), 0.0), rows >= 0, deviation >= 0, capacity_rows >= 0)
+
+
+def slowest_of(groups, quantile):
+    """Standard deviations by which the slowest of groups is above their mean: ``z`` with ``Phi(z)^groups = quantile``.
+
+    The times of the groups are independent, normal and alike. The slowest is below this with the probability ``quantile``.
+
+    Parameters
+        groups [1]: groups that wait for one another, >= 1
+        quantile [1]: probability; one before the mean counts as the mean, and 1 as 12 deviations, in [0, 1]
+    Returns [1]: standard deviations above the mean
+    Source: David and Nagaraja, Order Statistics, 3rd ed., 2003, section 2.1
+    Leaves out: groups that are slow together
+
+    >>> round(float(slowest_of(1, 0.95)), 3), round(float(slowest_of(64, 0.5)), 3), float(slowest_of(1, 0.5))
+    (1.645, 2.298, 0.0)
+    """
+    known = np.where(np.logical_and(quantile > 0, quantile < 1), quantile, 0.5)
+    above = -np.expm1(ratio(np.log(known), np.maximum(1.0 * groups, 1.0)))
+    z = np.where(quantile < 1, np.maximum(_normal.point_with_above(above), 0.0), _normal.FARTHEST)
+    return inside(np.where(quantile > 0, z, 0.0), groups >= 1, fraction(quantile))

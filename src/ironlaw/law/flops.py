@@ -6,7 +6,7 @@ import numpy as np
 
 from ironlaw.law._domain import flag, inside, ratio
 
-# Operations of one element (those of optimizers: states.OPTIMIZERS). An exponential, a root, a division, tanh and erf count as one
+# Operations of one element (those of optimizers: their records). An exponential, a root, a division, tanh and erf count as one
 # each, as a comparison does: what they cost differs by device, and all of these operators wait for memory first.
 OPERATIONS = {
     "softmax": 5.0,  # maximum, difference, exponential, sum, division
@@ -47,7 +47,7 @@ def elementwise(elements, operations):
 
     Parameters
         elements [1]: elements of the tensor, or parameters an optimizer updates, >= 0
-        operations [FLOP]: operations of one, see OPERATIONS and states.OPTIMIZERS, >= 0
+        operations [FLOP]: operations of one, see OPERATIONS and the optimizers of the catalogue, >= 0
     Returns [FLOP]: operations
     Source: count of the textbook definitions; NVIDIA, Memory-Limited Layers User's Guide,
         https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited (why they hardly matter)

@@ -84,6 +84,47 @@ def decimal_digits(mantissa_bits):
     return inside((1.0 * mantissa_bits + 1.0) * np.log10(2.0), mantissa_bits >= 0)
 
 
+def stored_bytes(bits, scale_bits, block):
+    """Bytes of an element with its share of a block's scale: ``(bits + scale_bits / block) / 8``.
+
+    Parameters
+        bits [1]: bits of an element, >= 0
+        scale_bits [1]: bits of the scale of a block, >= 0
+        block [1]: elements that share a scale, >= 1
+    Factor [B]: an eighth for each bit
+    Returns [B]: bytes
+    Source: OCP Microscaling Formats (MX) Specification 1.0, 2023, section 5; NVIDIA, Pretraining Large Language Models with NVFP4,
+        2025, section 2, https://arxiv.org/abs/2509.25149
+    Leaves out: rows and columns that a kernel pads to whole blocks; the one fp32 scale that NVFP4 has for a tensor
+
+    >>> [float(8 * stored_bytes(*format)) for format in ((4, 8, 16), (4, 8, 32), (8, 8, 32))]  # nvfp4, mxfp4, mxfp8 in bits
+    [4.5, 4.25, 8.25]
+    >>> float(stored_bytes(8, 32, 128)), float(stored_bytes(8, 32, 128 * 128))  # DeepSeek-V3: activations, weights
+    (1.03125, 1.000244140625)
+    """
+    enough = block >= 1
+    share = ratio(1.0 * scale_bits, np.where(enough, 1.0 * block, np.nan))
+    return inside((1.0 * bits + share) / 8.0, bits >= 0, scale_bits >= 0, enough)
+
+
+def hadamard_flop(elements, transform_size):
+    """FLOPs of a Hadamard transform of a tensor as products with a square matrix: ``2 elements transform_size``.
+
+    Parameters
+        elements [1]: elements of the tensor, >= 0
+        transform_size [1]: elements that are transformed together, 0 without a transform, >= 0
+    Factor [FLOP]: 2 for each multiply-add
+    Returns [FLOP]: multiplications and additions
+    Source: NVIDIA, Pretraining Large Language Models with NVFP4, 2025, section 4.2, https://arxiv.org/abs/2509.25149: the transform of a
+        tile is a small matrix product
+    Leaves out: the random signs, which are part of the matrix; a fast transform, which needs log2(size) additions an element
+
+    >>> float(hadamard_flop(8192 * 4096, 16)) / (2 * 8192 * 4096 * 4096)  # of a square product of 4096 columns: 16 / 4096
+    0.00390625
+    """
+    return inside(2.0 * elements * transform_size, elements >= 0, transform_size >= 0)
+
+
 def loss_scale(largest, gradient):
     """The largest power of two that a loss can be multiplied by: ``2^floor(log2(largest / gradient))``.
 

@@ -1,9 +1,11 @@
-"""How many parameters a layer holds that mixes tokens by a state instead of attention: Mamba-2 and the gated delta rule.
+"""How many parameters a layer holds that mixes tokens by a state: Mamba, the gated delta rule, Kimi Delta and lightning attention.
 
 ``parameters`` offers these laws too. A size that is zero, negative, infinite or nan gives nan.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from ironlaw.law._domain import floats, on_domain
 
@@ -113,3 +115,118 @@ def linear_attention_matmul(hidden_size, linear_num_key_heads, linear_num_value_
     keys, values = key_heads * key_dim, value_heads * value_dim
     value = hidden_size * (2.0 * keys + 2.0 * values + 2.0 * value_heads) + values * hidden_size
     return on_domain(value, (hidden_size, key_heads, value_heads, key_dim, value_dim), ())
+
+
+def kimi_delta(hidden_size, linear_num_value_heads, linear_key_head_dim, linear_conv_kernel_dim, linear_gate_rank):
+    """Kimi Delta Attention of one layer: ``kimi_delta_matmul + 3 a d c + a d + a + d``, without the norm in front of it.
+
+    With a = linear_num_value_heads, d = linear_key_head_dim, c = linear_conv_kernel_dim: the convolutions over q, k and v, a step bias
+    for each channel, a decay for each head, and the gated norm that the heads share.
+
+    Parameters
+        hidden_size [1] > 0              width of the residual stream
+        linear_num_value_heads [1] > 0   heads of queries, of keys and of values
+        linear_key_head_dim [1] > 0      width of one query, key or value
+        linear_conv_kernel_dim [1] > 0   tokens the convolution covers
+        linear_gate_rank [1] >= 0        rank of the output gate; 0: full
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Kimi Team, Kimi Linear, 2025, section 4, https://arxiv.org/abs/2510.26692; matrix by matrix as Kimi-Linear stores them,
+                 vllm/model_executor/layers/kda.py, https://github.com/vllm-project/vllm
+    Leaves out:  biases of the projections
+    >>> float(kimi_delta(7168, 96, 128, 4, 0))  # a layer of Kimi K3
+    443740384.0
+    """
+    heads, width, kernel = floats(linear_num_value_heads, linear_key_head_dim, linear_conv_kernel_dim)
+    matrices = kimi_delta_matmul(hidden_size, linear_num_value_heads, linear_key_head_dim, linear_gate_rank)
+    return on_domain(matrices + heads * width * (3.0 * kernel + 1.0) + heads + width, (kernel,), ())
+
+
+def kimi_delta_matmul(hidden_size, linear_num_value_heads, linear_key_head_dim, linear_gate_rank):
+    """Projections of Kimi Delta Attention: ``4 h a d + (h + a d) d + h a + gate``, where the gate has ``h a d``, or ``(h + a d) r``.
+
+    With h = hidden_size, a = linear_num_value_heads, d = linear_key_head_dim, r = linear_gate_rank: queries, keys, values and output;
+    the decay of each channel through a latent as wide as a head; a step for each head.
+
+    Parameters
+        hidden_size [1] > 0              width of the residual stream
+        linear_num_value_heads [1] > 0   heads of queries, of keys and of values
+        linear_key_head_dim [1] > 0      width of one query, key or value
+        linear_gate_rank [1] >= 0        rank of the output gate; 0: full
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Kimi Team, Kimi Linear, 2025, section 4, https://arxiv.org/abs/2510.26692; matrix by matrix as Kimi-Linear stores them,
+                 vllm/model_executor/layers/kda.py, https://github.com/vllm-project/vllm
+    Leaves out:  the convolution, the norm, what a head holds
+    >>> float(kimi_delta_matmul(2304, 32, 128, 128))  # a layer of Kimi-Linear 48B-A3B
+    39460864.0
+    """
+    hidden_size, heads, width, rank = floats(hidden_size, linear_num_value_heads, linear_key_head_dim, linear_gate_rank)
+    inner = heads * width
+    gate = np.where(rank > 0.0, (hidden_size + inner) * rank, hidden_size * inner)
+    value = 4.0 * hidden_size * inner + (hidden_size + inner) * width + hidden_size * heads + gate
+    return on_domain(np.where(rank >= 0.0, value, np.nan), (hidden_size, heads, width), ())
+
+
+def lightning(hidden_size, linear_num_value_heads, linear_key_head_dim):
+    """Lightning attention of one layer: ``5 h a d + a d``, queries, keys, values, a gate and the output, and the norm of the heads.
+
+    Parameters
+        hidden_size [1] > 0              width h of the residual stream
+        linear_num_value_heads [1] > 0   heads a of queries, of keys and of values
+        linear_key_head_dim [1] > 0      width d of one query, key or value
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      MiniMax, MiniMax-01, 2025, section 2.2, https://arxiv.org/abs/2501.08313; matrix by matrix as MiniMax-Text-01 stores them,
+                 huggingface/transformers, modeling_minimax.py, MiniMaxLightningAttention
+    Leaves out:  decays, which are fixed numbers of a head and layer
+    >>> float(lightning(6144, 64, 128))  # a layer of MiniMax-Text-01
+    251666432.0
+    """
+    hidden_size, heads, width = floats(hidden_size, linear_num_value_heads, linear_key_head_dim)
+    return on_domain(5.0 * hidden_size * heads * width + heads * width, (hidden_size, heads, width), ())
+
+
+def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, mamba_norms):
+    """Mixer of a Mamba-1 layer: ``mamba_1_matmul + i (c + 1) + i + i n + i + mamba_norms (r + 2 n)``, without the norm in front of it.
+
+    With i = mamba_intermediate_size, n = ssm_state_size, c = conv_kernel, r = time_step_rank: the convolution with its bias, the bias of
+    the steps, a decay for each state of each channel, a skip; with ``mamba_norms`` also weights of the norms of steps, B and C.
+
+    Parameters
+        hidden_size [1] > 0               width of the residual stream
+        mamba_intermediate_size [1] > 0   channels
+        ssm_state_size [1] > 0            states of each channel
+        time_step_rank [1] > 0            rank of the steps
+        conv_kernel [1] > 0               tokens the convolution covers
+        mamba_norms [1]                   0 or 1: steps, B and C pass norms with weights (Jamba)
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as in mamba_ssm,
+                 mamba_simple.py, https://github.com/state-spaces/mamba
+    Leaves out:  biases of the large projections
+    >>> 64 * (float(mamba_1(2560, 5120, 16, 160, 4, 0)) + 2560) + 50280 * 2560 + 2560  # Mamba 2.8B: layers, norms, tied table
+    2768345600.0
+    """
+    inner, states, rank, kernel, normed = floats(mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, mamba_norms)
+    matrices = mamba_1_matmul(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank)
+    value = matrices + inner * (kernel + 1.0) + inner + inner * states + inner + normed * (rank + 2.0 * states)
+    return on_domain(value, (kernel,), (normed,))
+
+
+def mamba_1_matmul(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank):
+    """Projections of a Mamba-1 layer: ``2 h i + i (r + 2 n) + r i + i h``, to x and the gate, to steps, B and C, of the steps, and back.
+
+    With h = hidden_size, i = mamba_intermediate_size, n = ssm_state_size, r = time_step_rank.
+
+    Parameters
+        hidden_size [1] > 0               width of the residual stream
+        mamba_intermediate_size [1] > 0   channels
+        ssm_state_size [1] > 0            states of each channel
+        time_step_rank [1] > 0            rank of the steps
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Gu and Dao, Mamba, 2023, section 3.4, https://arxiv.org/abs/2312.00752; matrix by matrix as in mamba_ssm,
+                 mamba_simple.py, https://github.com/state-spaces/mamba
+    Leaves out:  the convolution, what a channel holds (decays, skip, bias)
+    >>> float(mamba_1_matmul(2560, 5120, 16, 160))
+    41123840.0
+    """
+    hidden_size, inner, states, rank = floats(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank)
+    value = 3.0 * hidden_size * inner + inner * (rank + 2.0 * states) + rank * inner
+    return on_domain(value, (hidden_size, inner, states, rank), ())

@@ -4,104 +4,82 @@ from __future__ import annotations
 
 import numpy as np
 
-from ironlaw.frozen import Frozen
 from ironlaw.law._domain import inside, ratio
 
 
-class OptimizerStates(Frozen):
-    """What an optimizer keeps, moves and computes for each parameter, in bytes, beside 2-byte weights and gradients.
+def block_sides(m, n, block):
+    """Squares of the sides of all blocks of a matrix, the elements of Shampoo's factors: ``sum of (b_m^2 + b_n^2)``.
 
-    state_bytes: moments; master_bytes: fp32 copy of the weights; traffic_bytes: read and written in one fused step,
-    with the 2-byte gradient in and the 2-byte weight out; flop: additions, multiplications, divisions and roots of the update rule, with
-    what is the same for all parameters computed once; source: where the counts come from.
+    A matrix of m rows and n columns is cut into blocks of at most ``block`` rows and columns; every block has two square factors.
+
+    Parameters
+        m [1]: rows of the matrix, > 0
+        n [1]: columns of the matrix, > 0
+        block [1]: largest side of a block; infinite: the matrix is one block, > 0
+    Returns [1]: elements of one set of factors
+    Source: Gupta et al., Shampoo, ICML 2018, algorithm 1, https://arxiv.org/abs/1802.09568; Shi et al., Distributed Shampoo, 2023,
+        section 3 (blocks), https://arxiv.org/abs/2309.06497
+    Leaves out: symmetry, which would store half
+
+    >>> float(block_sides(4096.0, 1024.0, np.inf))  # one block: 4096^2 + 1024^2
+    17825792.0
+    >>> float(block_sides(4096.0, 1024.0, 1024.0))  # four blocks of 1024 by 1024
+    8388608.0
+    >>> float(block_sides(3.0, 2.0, 2.0))  # blocks of 2 by 2 and 1 by 2: 4 + 4 + 1 + 4
+    13.0
     """
-
-    state_bytes: float
-    master_bytes: float
-    traffic_bytes: float
-    flop: float
-    source: str
+    (rows, row_squares), (columns, column_squares) = _cut(1.0 * m, block), _cut(1.0 * n, block)
+    return inside(columns * row_squares + rows * column_squares, m > 0, n > 0, block > 0)
 
 
-OPTIMIZERS = {
-    "sgd": OptimizerStates(
-        0.0,
-        4.0,
-        12.0,
-        2.0,
-        "Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.1, https://arxiv.org/abs/1710.03740: "
-        "fp32 master; traffic 2 gradient + 8 master + 2 weight; FLOP of w - lr g",
-    ),
-    "momentum": OptimizerStates(
-        4.0,
-        4.0,
-        20.0,
-        4.0,
-        "Sutskever et al., ICML 2013, eq. 1 (one velocity), https://proceedings.mlr.press/v28/sutskever13.html; master as sgd; "
-        "traffic 2 + 8 master + 8 velocity + 2; FLOP of b v + g and w - lr v",
-    ),
-    "rmsprop": OptimizerStates(
-        4.0,
-        4.0,
-        20.0,
-        9.0,
-        "torch.optim.RMSprop without momentum (one mean of squares), "
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.RMSprop.html; master as sgd; traffic as momentum; FLOP of "
-        "a v + (1 - a) g g (4), root, + eps, lr g, division, subtraction (5)",
-    ),
-    "lion": OptimizerStates(
-        4.0,
-        4.0,
-        20.0,
-        10.0,
-        "Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023, algorithm 2 (one momentum), "
-        "https://arxiv.org/abs/2302.06675; master as sgd; traffic as momentum; FLOP of b1 m + (1 - b1) g (3), its sign (1), decay as "
-        "a factor of w, lr and subtraction (3), b2 m + (1 - b2) g (3)",
-    ),
-    "adamw": OptimizerStates(
-        8.0,
-        4.0,
-        28.0,
-        14.0,
-        "Rajbhandari et al., ZeRO, SC 2020, section 3.1 (K = 12), https://arxiv.org/abs/1910.02054; traffic 2 + 8 master + 16 m and v + "
-        "2; FLOP of Loshchilov and Hutter, ICLR 2019, algorithm 2, https://arxiv.org/abs/1711.05101: m (3), v (4), root and its "
-        "correction (2), + eps, division, lr, subtraction (4), decay as a factor of w (1)",
-    ),
-    "adamw-bf16": OptimizerStates(
-        4.0,
-        0.0,
-        14.0,
-        14.0,
-        "torch.optim.AdamW on bf16 parameters keeps both moments in the parameters' type, "
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html; traffic 2 + 4 weight + 8 m and v; FLOP as adamw",
-    ),
-    "adam8bit": OptimizerStates(
-        2.0,
-        4.0,
-        16.0,
-        18.0,
-        "Dettmers et al., 8-bit Optimizers, ICLR 2022, section 2, https://arxiv.org/abs/2110.02861; without the scale of each block "
-        "of 2,048 (0.004 B); traffic 2 + 8 master + 4 m and v + 2; FLOP as adamw and a scale for each moment in and out (4), without the "
-        "search of the code",
-    ),
-    "adafactor": OptimizerStates(
-        0.0,
-        4.0,
-        14.0,
-        9.0,
-        "Shazeer and Stern, Adafactor, ICML 2018, algorithm 4, https://arxiv.org/abs/1804.04235: no momentum, row and column sums of the "
-        "second moment only (4 (r + c) bytes a matrix, taken as 0); traffic 2 x 2 gradient (statistics, update) + 8 master + 2; FLOP of "
-        "g g + eps and its two sums (4), product of row and column, root, division (3), lr, subtraction (2), without clipping",
-    ),
-    "muon": OptimizerStates(
-        4.0,
-        4.0,
-        20.0,
-        4.0,
-        "Jordan et al., Muon, 2024, https://kellerjordan.github.io/posts/muon/: one momentum; traffic and FLOP as momentum, without the "
-        "Newton-Schulz matrix products; embeddings, head and vectors usually stay with adamw",
-    ),
-}
+def _cut(side, block):
+    """Pieces of a side, and the sum of their squares."""
+    size = np.minimum(block, side)
+    whole = np.floor(ratio(side, size))
+    rest = side - whole * size
+    return whole + (rest > 0), whole * size**2 + rest**2
+
+
+def newton_schulz(m, n, iterations):
+    """FLOPs of Muon's orthogonalisation of one matrix: ``iterations (4 m^2 n + 2 m^3)``.
+
+    An iteration multiplies the matrix by its transpose, squares the product, and multiplies the polynomial by the matrix.
+
+    Parameters
+        m [1]: smaller side of the matrix, >= 0
+        n [1]: larger side of the matrix, >= 0
+        iterations [1]: Newton-Schulz iterations, 5 in Muon, >= 0
+    Factor [FLOP]: 2 for each multiply-add
+    Returns [FLOP]: operations
+    Source: Jordan et al., Muon, 2024, "Runtime analysis": at most 6 m^2 n an iteration, https://kellerjordan.github.io/posts/muon/
+    Leaves out: the norm and the sums of the polynomial, which are not matrix products
+
+    >>> float(newton_schulz(1024, 1024, 1) / 1024**3)  # a square: the most, 6 m^2 n
+    6.0
+    """
+    return inside(1.0 * iterations * (4.0 * m * m * n + 2.0 * m * m * m), m >= 0, n >= 0, iterations >= 0)
+
+
+def muon_overhead(iterations, hidden_size, tokens_per_step):
+    """Muon's matrix products over the FLOPs of a step, at most: ``iterations hidden_size / tokens_per_step``.
+
+    A matrix of m by n costs 6 m n a token, forward and backward, and at most 6 m^2 n an iteration, once a step.
+
+    Parameters
+        iterations [1]: Newton-Schulz iterations T, >= 0
+        hidden_size [1]: smaller side m of the matrices, >= 0
+        tokens_per_step [token]: tokens B of the global batch, > 0
+    Factor [token]: tokens
+    Returns [1]: share
+    Source: Jordan et al., Muon, 2024, "Runtime analysis", https://kellerjordan.github.io/posts/muon/
+    Leaves out: attention's products between tokens, which make the share smaller; ranks that repeat the products
+
+    >>> float(muon_overhead(5, 768, 524288))  # NanoGPT speedrun in the post: 0.7 %
+    0.00732421875
+    >>> float(muon_overhead(5, 16384, 16e6))  # Llama 405B in the post: 0.5 %
+    0.00512
+    """
+    return inside(ratio(1.0 * iterations * hidden_size, 1.0 * tokens_per_step), iterations >= 0, hidden_size >= 0, tokens_per_step > 0)
 
 
 def low_rank_states(m, n, projection_rank):

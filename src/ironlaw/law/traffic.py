@@ -177,7 +177,7 @@ def optimizer_step(parameters, bytes_read_written):
 
     Parameters
         parameters [1]: parameters this rank updates, >= 0
-        bytes_read_written [B]: bytes read and written for each, see states.OPTIMIZERS, >= 0
+        bytes_read_written [B]: bytes read and written for each, see the optimizers of the catalogue, >= 0
     Returns [B]: bytes moved
     Source: count of tensors; Rajbhandari et al., ZeRO, SC 2020, section 3.1, https://arxiv.org/abs/1910.02054
     Leaves out: gradient clipping and norms (one more read of the gradients)

@@ -53,6 +53,7 @@ class Asked(Frozen):
     gpus_per_domain: float | None = None
     topology: tuple[int, ...] | None = None  # chips of each axis
     nic_bandwidth: float | None = None
+    power_cap: float | None = None  # W of one accelerator
     network_share: float = defaults.NETWORK_SHARE
     oversubscription: float | None = None
     pod_size: float | None = None
@@ -62,6 +63,10 @@ class Asked(Frozen):
     global_batch_tokens: float | None = None
     # experts
     expert_imbalance: float = defaults.EXPERT_IMBALANCE
+    expert_load: Any = None  # a shape, a file, or rows of numbers; None: expert_imbalance
+    expert_placement: str = defaults.EXPERT_PLACEMENT
+    load_spread: float = 0.0
+    routing_noise: bool | None = None  # with expert_load: on
     moe_dispatcher: str = defaults.DISPATCHER
     dispatch_precision: str = defaults.DISPATCH_PRECISION
     capacity_factor: float = 0.0  # 0: dropless
@@ -74,6 +79,7 @@ class Asked(Frozen):
     bf16_layers_at_start: float = 0.0
     bf16_layers_at_end: float = 0.0
     optimizer: str = defaults.OPTIMIZER
+    optimizer_rank: float | None = None  # the record's share of the smaller side
     gradient_dtype: str | None = None
     # pipeline
     schedule: str | None = None
@@ -87,15 +93,27 @@ class Asked(Frozen):
     mtp_stage: float | None = None
     count_embedding: bool = False
     mtp_layers: float | None = None
+    # towers and encoders
+    images_per_sequence: float = 0.0
+    image_size: float | None = None
+    audio_seconds: float | None = None
+    encoder_seq_len: float | None = None
+    frozen_tower: bool | None = None
     # kernels
     flash_attention: bool | None = None
     attention_kernel: str = ""  # the framework's
+    attention_precision: str = defaults.ATTENTION_PRECISION
     cuda_graphs: str = defaults.CUDA_GRAPH
     # context parallel
     cp_method: str = defaults.CP_METHOD
     cp_inner: float = 0.0  # 0: as many as divide the heads and share a domain
     cp_balance: bool = True
     document_length: float = 0.0  # 0: a sequence is one document
+    # documents of many lengths
+    lengths: str | None = None  # a file, a record or a distribution by name
+    packing: str = defaults.PACKING
+    balance: str = defaults.BALANCE
+    cp_by_length: bool = False
     # offloading
     offload_layers: float = 0.0  # 0: all
     offload_fraction: float = defaults.OFFLOAD_FRACTION
@@ -108,6 +126,10 @@ class Asked(Frozen):
     lora_targets: str = defaults.LORA_TARGETS
     frozen_weights: str = ""  # as trained weights
     frozen_layers: float = 0.0
+    adapter: str = defaults.ADAPTERS[0]
+    objective: str = ""  # the next token
+    teacher: Any = None
+    precomputed_reference: bool = False
     # the run
     tokens: float | None = None
     evaluate_every: float | None = None
@@ -183,6 +205,12 @@ def check(asked: Asked) -> None:
         raise QuestionError("--mtp-stage needs --layers-per-stage and must be one of its stages, counted from 0")
     if asked.global_batch_tokens is not None and "global_batch_size" in given:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
+    if asked.lengths is not None and "document_length" in given:
+        raise QuestionError("give --lengths (the distribution) or --document-length (one length), not both")
+    if asked.cp_by_length and asked.packing not in defaults.WHOLE_PACKINGS:
+        raise QuestionError(
+            f"--cp-by-length packs whole documents, --packing {asked.packing} does not: use {' or '.join(defaults.WHOLE_PACKINGS)}"
+        )
     for row in asked.rows:
         if asked.layers_per_stage and row.pp not in (None, float(len(asked.layers_per_stage))):
             stages = len(asked.layers_per_stage)

@@ -9,14 +9,22 @@ import math
 
 # --- names an option may have
 
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp8-block", "fp8-row", "mxfp8", "nvfp4")
-OPTIMIZERS = ("sgd", "momentum", "rmsprop", "lion", "adamw", "adamw-bf16", "adam8bit", "adafactor", "muon")
+PRECISIONS = (  # those that ship in catalog/data/precisions
+    "fp32", "tf32", "fp16", "bf16", "fp8", "fp8-current", "fp8-delayed", "fp8-e4m3", "fp8-row", "fp8-block", "mxfp8", "mxfp4",
+    "mxfp4-backward", "mxfp4-weights", "nvfp4", "nvfp4-plain", "nvfp4-pretraining",
+)  # fmt: skip
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
 CP_METHODS = ("ring", "all-to-all", "all-gather", "all-to-all+ring")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
+EXPERT_LOADS = ("uniform", "zipf:S", "dirichlet:ALPHA", "maxvio:X", "cv:X")  # shapes of the loads of experts
+EXPERT_PLACEMENTS = ("in-order", "balanced", "redundant")
 DISPATCH_PRECISIONS = ("wide", "fp8", "fp8-forward")
+ATTENTION_PRECISIONS = ("wide", "fp8", "fp8-forward")
 CUDA_GRAPHS = ("none", "partial", "full")
 GRAPH_MODULES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")  # what Megatron Core's --cuda-graph-scope names
+PACKINGS = ("pack", "pack-best-fit", "truncate", "none", "sorted", "pad")  # how documents become sequences
+WHOLE_PACKINGS = PACKINGS[:2]  # packs of whole documents
+BALANCES = ("none", "sorted", "flops")  # how sequences are dealt to ranks
 IN_NETWORK_REDUCTIONS = ("on", "off", "nvls", "sharp")
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
@@ -43,14 +51,20 @@ SCHEDULE_RULE = "1f1b, interleaved where vpp > 1"
 CP_METHOD = CP_METHODS[0]
 DISPATCHER = DISPATCHERS[0]
 DISPATCH_PRECISION = DISPATCH_PRECISIONS[0]
+ATTENTION_PRECISION = ATTENTION_PRECISIONS[0]
 CUDA_GRAPH = CUDA_GRAPHS[0]
+PACKING = PACKINGS[0]  # most trainers pack documents into seq_len
+BALANCE = BALANCES[0]  # a sampler deals sequences at random
 CP = 1.0
 ETP = 1.0
 LEAST_EQUAL_SHARE = 0.75  # of a domain: a job takes equal shares of all domains where that leaves at most a quarter of each idle
 NETWORK_SHARE = 1.0  # of the rate of its NICs: no other job uses the network
-EXPERT_IMBALANCE = 1.0  # balanced
+EXPERT_IMBALANCE = 1.0  # balanced, as benchmarks of speed force it
+EXPERT_PLACEMENT = "in-order"
+ROUTING_NOISE = True  # with --expert-load: tokens choose at random with these loads
 OFFLOAD_FRACTION = 1.0  # share of the optimizer's states, with --offload optimizer
 LORA_TARGETS = "attention"
+ADAPTERS = ("lora", "dora")
 LORA_RANK = 8  # of --lora and --qlora, which name none: the default of peft's LoraConfig
 FRAMEWORK = "megatron"
 FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
@@ -91,6 +105,9 @@ LARGEST_BATCH = 2.0**28  # tokens; four times the largest batch of published run
 MOST_ACCELERATORS = 131072.0  # no published job is larger: more are not tried where a number is looked for
 PRICE_DAYS = 90  # between the dates of two prices: what is further apart is worth a warning
 MANY_ACCELERATORS = 512.0  # accelerators from which failures that are not independent are worth a warning
+
+
+IMAGE_SIZE = 448  # pixels of a side where neither question nor config says: 32 x 32 patches of 14, 256 tokens after merging by 4
 
 
 def seq_len(max_position_embeddings: int) -> float:

@@ -43,6 +43,11 @@ def text(value: Any, flag: str) -> str:
     return value.strip()
 
 
+def precision(value: Any, flag: str) -> str:
+    """Read the name of a precision: one that ships, or one of the user's catalogue, which is looked up with the question's records."""
+    return text(value, flag).lower().replace("_", "-")
+
+
 def model(value: Any, flag: str) -> Any:
     """Read a model: a name, a path, ``field=value,...`` dimensions, or a table of them."""
     if isinstance(value, Mapping):
@@ -65,6 +70,45 @@ def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
 
     CHOICES[read] = choices
     return read
+
+
+MOST_LOADS = 1_000_000  # experts times layers: three times those of the largest model
+
+
+def expert_load(value: Any, flag: str) -> Any:
+    """Read the loads of experts: the name of a shape or a file, or numbers by expert, or by layer and expert."""
+    if isinstance(value, str):
+        return text(value, flag)
+    rows = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(rows, (list, tuple)) or not rows:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be a file, a shape or a list of numbers")
+    if sum(len(row) if isinstance(row, (list, tuple)) else 1 for row in rows) > MOST_LOADS:
+        raise ValueRangeError(f"{flag} has more than {MOST_LOADS:,} numbers")
+    return tuple(tuple(row) if isinstance(row, (list, tuple)) else row for row in rows)
+
+
+def spread(value: Any, flag: str) -> float:
+    """Read a deviation over a mean, from 0 to 10."""
+    number = units.parse(value, "1", flag)
+    if not 0.0 <= number <= 10.0:
+        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to 10")
+    return number
+
+
+def expert_placement(value: Any, flag: str) -> str:
+    """Read how experts are placed on ranks.
+
+    >>> expert_placement("balanced", "--expert-placement"), expert_placement("redundant:32", "--expert-placement")
+    ('balanced', 'redundant:32')
+    """
+    how, _, count = str(value).strip().lower().partition(":")
+    if how not in defaults.EXPERT_PLACEMENTS:
+        raise UnknownNameError(flag, how, defaults.EXPERT_PLACEMENTS)
+    if how != "redundant":
+        if count:
+            raise ValueRangeError(f"{flag} {how} has no number, got {units.shorten(count)}")
+        return how
+    return f"{how}:{int(whole(count, f'{flag} redundant'))}"
 
 
 def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
@@ -232,6 +276,7 @@ OPTIONS: dict[str, Option] = {
     "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes (default: as its groups divide)", "N"),
     "topology": Option(torus_topology, "chips of each axis of a slice of a torus, such as 4x4x8 (default: the most cubic slice)", "AxBxC"),
     "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
+    "power_cap": Option(positive("W"), "power limit of one accelerator, such as 500W (default: none, its rated power)", "POWER"),
     "network_share": Option(
         share,
         f"part of the NICs' bandwidth that other jobs leave to this one, above 0 and at most 1 (default: {defaults.NETWORK_SHARE:g})",
@@ -277,6 +322,23 @@ OPTIONS: dict[str, Option] = {
     "expert_imbalance": Option(
         at_least_one, f"load of the busiest expert rank over the mean (default: {defaults.EXPERT_IMBALANCE:g}, balanced)", "X"
     ),
+    "expert_load": Option(
+        expert_load,
+        f"loads of experts: a file (CSV, JSON), one number an expert, by layer or for all; a record; {', '.join(defaults.EXPERT_LOADS)}",
+        "FILE|SHAPE",
+    ),
+    "expert_placement": Option(
+        expert_placement,
+        "with --expert-load, experts on ranks: in-order, balanced, or redundant:R, which copies the busiest into R more slots"
+        f" (default: {defaults.EXPERT_PLACEMENT})",
+        "HOW",
+    ),
+    "load_spread": Option(
+        spread, "with --expert-load, deviation of an expert's load from step to step over its mean, such as 0.1 (default: 0)", "X"
+    ),
+    "routing_noise": Option(
+        switch, "with --expert-load, tokens choose at random with these loads; off: every micro-batch has them (default: on)", "on|off"
+    ),
     "moe_dispatcher": Option(
         one_of(defaults.DISPATCHERS), f"all-to-all of experts: {_names(defaults.DISPATCHERS, defaults.DISPATCHER)}", "HOW"
     ),
@@ -300,18 +362,17 @@ OPTIONS: dict[str, Option] = {
     ),
     # --- precision and optimizer
     "precision": Option(
-        one_of(defaults.PRECISIONS),
-        f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}",
-        "NAME",
+        precision, f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}", "NAME"
     ),
-    "expert_precision": Option(one_of(defaults.PRECISIONS), "format of the routed experts' products (default: --precision)", "NAME"),
+    "expert_precision": Option(precision, "format of the routed experts' products (default: --precision)", "NAME"),
     "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed (default: the framework's)", "HOW"),
     "fp8_param_gather": Option(
         switch, "store and all-gather fp8 or fp4 weights as fp8 or fp4 (default: off; torchtitan in fp8: on)", "on|off"
     ),
     "bf16_layers_at_start": Option(none_or_more, "first layers kept in bf16 under a narrow precision (default: 0)", "N"),
     "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision (default: 0)", "N"),
-    "optimizer": Option(one_of(defaults.OPTIMIZERS), f"optimizer: {_names(defaults.OPTIMIZERS, defaults.OPTIMIZER)}", "NAME"),
+    "optimizer": Option(text, f"optimizer: `ironlaw catalog list optimizers` (default: {defaults.OPTIMIZER}, or the framework's)", "NAME"),
+    "optimizer_rank": Option(whole, "rank of the gradients of --optimizer galore (default: a quarter of each matrix's smaller side)"),
     # --- pipeline
     "schedule": Option(one_of(defaults.SCHEDULES), f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE_RULE)}", "NAME"),
     "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
@@ -338,6 +399,11 @@ OPTIONS: dict[str, Option] = {
     ),
     # --- kernels
     "flash_attention": Option(switch, "flash attention (default: on where device and framework have it)", "on|off"),
+    "attention_precision": Option(
+        one_of(defaults.ATTENTION_PRECISIONS),
+        f"format of attention's two products: fp8, fp8-forward (backward stays wide), wide (default: {defaults.ATTENTION_PRECISION})",
+        "NAME",
+    ),
     "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "flash-attention generation (default: the framework's)", "NAME"),
     "cuda_graphs": Option(
         graphs,
@@ -351,6 +417,12 @@ OPTIONS: dict[str, Option] = {
     "mtp_stage": Option(none_or_more, "stage, from 0, of the multi-token-prediction layers; needs --layers-per-stage (default: the last)"),
     "count_embedding": Option(switch, "count embedding and loss as layers when splitting stages (default: off)", "on|off"),
     "mtp_layers": Option(none_or_more, "multi-token-prediction layers (default: the model's)", "N"),
+    # --- what towers and encoders read
+    "images_per_sequence": Option(none_or_more, "images that the vision tower reads for each sequence (default: 0, no tower)", "N"),
+    "image_size": Option(whole, f"pixels of a side of an image (default: the config's, else {defaults.IMAGE_SIZE})", "PIXELS"),
+    "audio_seconds": Option(positive("s"), "audio that the audio tower reads for each sequence, such as 30s (default: none)", "TIME"),
+    "encoder_seq_len": Option(length, "tokens that an encoder-decoder reads; --seq-len are those of its decoder (default: the model's)"),
+    "frozen_tower": Option(switch, "the towers' weights are not trained (default: off; with LoRA on)", "on|off"),
     # --- context parallel
     "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
     "cp_inner": Option(
@@ -358,6 +430,26 @@ OPTIONS: dict[str, Option] = {
     ),
     "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
     "document_length": Option(length, "mean length of packed documents, weighted by length (default: seq_len)"),
+    "lengths": Option(
+        text,
+        "lengths of the documents: a file (CSV, JSON, JSONL, one a line), a catalogue name, or fixed:2048, uniform:LO..HI,"
+        " lognormal:median=800,sigma=1.1, zipf:s=1.5,max=8192, 512=3,4096=1 (default: all as --document-length)",
+        "FILE|SPEC",
+    ),
+    "packing": Option(
+        one_of(defaults.PACKINGS),
+        "documents of --lengths into sequences of seq_len: pack (first fit), pack-best-fit, truncate (one stream, cut), none (padded to the"
+        f" longest of the micro-batch), sorted (the same, neighbours alike), pad (to seq_len) (default: {defaults.PACKING})",
+        "HOW",
+    ),
+    "balance": Option(
+        one_of(defaults.BALANCES),
+        f"sequences of --lengths dealt to ranks: none (at random), sorted (ranks run alike ones), flops (default: {defaults.BALANCE})",
+        "HOW",
+    ),
+    "cp_by_length": Option(
+        switch, "each micro-batch of --lengths takes the context ranks that its longest document needs (default: off)", "on|off"
+    ),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
     # --- offloading
     "offload": Option(offload, f"move to host memory: {_names(defaults.OFFLOADS)}; none (default: none)", "LIST", column=True, names=True),
@@ -383,9 +475,21 @@ OPTIONS: dict[str, Option] = {
         "LIST",
     ),
     "frozen_weights": Option(
-        one_of(("fp8", "nf4", "gptq")), "format of frozen weights with LoRA: fp8, nf4, gptq (4 bits) (default: as trained weights)", "NAME"
+        one_of(("fp8", "nf4", "gptq", "mxfp4")),
+        "format of frozen weights with LoRA: fp8; nf4, gptq, mxfp4 (4 bits) (default: as trained weights)",
+        "NAME",
     ),
     "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),
+    "adapter": Option(
+        one_of(defaults.ADAPTERS), f"kind of adapter with --lora-rank: {_names(defaults.ADAPTERS, defaults.ADAPTERS[0])}", "NAME"
+    ),
+    "objective": Option(
+        text, "what is trained: next-token, dpo, kto, orpo, simpo, reward, distillation, by catalogue name (default: next-token)", "NAME"
+    ),
+    "teacher": Option(model, "model whose outputs --objective distillation reads (default: none)", "MODEL"),
+    "precomputed_reference": Option(
+        switch, "the reference's outputs were computed before the run and come with the data (default: off)", "on|off"
+    ),
     # --- the run
     "evaluate_every": Option(whole, "steps between evaluations (default: no evaluations)", "STEPS"),
     "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only (default: one batch)", "TOKENS"),
@@ -405,13 +509,14 @@ OPTIONS: dict[str, Option] = {
 
 
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
-    "Model": ("model", "mtp_layers"),
-    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology"),
+    "Model": ("model", "mtp_layers", "images_per_sequence", "image_size", "audio_seconds", "encoder_seq_len", "frozen_tower"),
+    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "power_cap"),
     "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction"),
     "Job": (
         "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "space", "margin", "correction",
         "calibration_version",
     ),
+    "Documents": ("lengths", "packing", "balance", "cp_by_length"),
     "Plan": (
         "tp", "sp", "pp", "vpp", "cp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "overlap",
     ),
@@ -421,16 +526,18 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     ),
     "Context parallel": ("cp_method", "cp_inner", "cp_balance"),
     "Mixture of experts": (
-        "ep", "etp", "moe_dispatcher", "dispatch_precision", "capacity_factor", "expert_imbalance", "grouped_experts",
+        "ep", "etp", "moe_dispatcher", "dispatch_precision", "capacity_factor", "expert_imbalance",
+        "expert_load", "expert_placement", "load_spread", "routing_noise", "grouped_experts",
         "delay_wgrad_compute",
     ),
     "Precision and kernels": (
         "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
         "bf16_layers_at_end", "gradient_dtype", "flash_attention",
-        "attention_kernel", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
+        "attention_kernel", "attention_precision", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
-    "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "frozen_weights", "frozen_layers"),
+    "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "adapter", "frozen_weights", "frozen_layers"),
+    "Post-training": ("objective", "teacher", "precomputed_reference"),
     "Run and cost": ("tokens", "price", "grid", "pue", "evaluate_every", "evaluation_tokens"),
     "Failures and checkpoints": ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth"),
 }  # fmt: skip

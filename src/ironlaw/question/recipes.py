@@ -20,6 +20,7 @@ class Recipe(NamedTuple):
 
 _FORMATS = (  # pattern, precision; the first that matches
     (r"mx[- ]?fp8|fp8[- ]?mx|mx (?:e4m3|e5m2)", "mxfp8"),
+    (r"mx[- ]?fp4|fp4[- ]?mx", "mxfp4"),
     (r"nv[- ]?fp4|fp4[- ]?nv|fp4", "nvfp4"),
     (r"fp8|float8|e4m3|e5m2|f8", "fp8"),
     (r"bf16|bfloat16|b16", "bf16"),

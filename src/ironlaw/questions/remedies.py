@@ -16,6 +16,7 @@ LOSS_REMEDIES = {  # by loss of the waterfall
     "kernels": "newer kernels, larger micro-batches, lower precision",
     "memory_bound": _HBM,
     "recomputation": "less recompute, more GPUs or tp and pp for room in memory",
+    "untrained": "outputs of the reference computed before the run, or adapters",
     "network": REMEDIES["network"],
     "pipeline": REMEDIES["pipeline"],
     "host": REMEDIES["dispatch"],

@@ -26,11 +26,14 @@ from ironlaw.estimate.as_data import (
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.waterfall import LOSSES
-from ironlaw.job import PRECISIONS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
+from ironlaw.report.documents import document_lines
 from ironlaw.report.nearest import nearest_lines
+from ironlaw.report.routing import routing_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term
 
@@ -51,6 +54,7 @@ def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | 
     parts = [
         verdict(group, at, ink),
         breakdown(group, at, ink),
+        document_lines(group, at, ink),
         memory_lines(group, at, ink),
         run_lines(group, at),
         published_lines(group, at, ink),
@@ -88,11 +92,28 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
+    yield from routing_lines(routing_data(group, at))
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
     if words := network_words(placement_data(group, at)):
         yield f"network: {words}"
     yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
+    if group.job.objective is not None:
+        yield _objective_line(group, plan)
+
+
+def _objective_line(group: Group, plan: dict[str, Any]) -> str:
+    """What is trained: the examples of a batch, and the model that is compared with."""
+    job = group.job
+    assert job.objective is not None
+    words = [f"objective: {job.objective.name}"]
+    if job.objective.sequences > 1:
+        words.append(f"{plan['global_batch_size'] / job.objective.sequences:,.0f} examples of {job.objective.sequences} sequences a step")
+    if job.teacher is not None:
+        words.append(f"teacher {job.teacher.title}")
+    elif job.objective.reference_passes:
+        words.append("reference computed before the run" if job.precomputed_reference else "a frozen reference runs beside it")
+    return ", ".join(words)
 
 
 def _by_6n(group: Group, rates: dict[str, Any]) -> str:
@@ -104,7 +125,8 @@ def _adapter_words(group: Group) -> str:
     """The rank of adapters, and the format of the frozen weights beside them."""
     if not group.job.lora_rank:
         return ""
-    return f"; adapters of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
+    kind = "DoRA adapters" if group.job.adapter == "dora" else "adapters"
+    return f"; {kind} of rank {group.job.lora_rank:g}, frozen weights in {group.job.frozen_weights or group.job.precision.name}"
 
 
 def parameters_line(counts: dict[str, Any]) -> str:
@@ -222,7 +244,7 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
             "fewer stages": plan["pp"] > 1,
         },
         "dispatch": {"larger micro-batches": several, "CUDA graphs": job.cuda_graphs == "none", "compiled kernels": not compiled},
-        "data": {"more loader workers": True, "faster storage": True},
+        "data": {"--balance flops": job.documents is not None and job.documents.balance == "none", "shorter documents": True},
     }
     return [remedy for remedy, usable in candidates[roof].items() if usable]
 

@@ -10,7 +10,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate.as_data import formula, law_name, number, trees_of, waterfall_data
 from ironlaw.estimate.bands import band_data, nearest_runs
-from ironlaw.estimate.layer.counts import active_parameters, matmul_parameters, total_parameters
+from ironlaw.estimate.layer.counts import active_parameters, matmul_parameters, parameters_at_tokens, total_parameters
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.rates import flop_by_part
@@ -105,9 +105,11 @@ def flop_table(group: Group, at: int) -> Iterator[str]:
         "attention_backward": "twice that",
     }
     yield f"6 N D: model FLOP of a token {units.show(parts['whole'], 'FLOP', 4)}, times D tokens"
+    if "towers" in parts:
+        notes["towers"] = "layers of towers and across, forward and backward, for a token of the sequence"
     for name, note in notes.items():
         yield f"  {name.replace('_', ' '):<20}{units.show(parts[name], 'FLOP', 4):>14}{parts[name] / parts['whole']:>8.1%}   {note}"
-    rule = 6.0 * float(active_parameters(job.model))
+    rule = 6.0 * number(parameters_at_tokens(job.model, plan.seq_len), at)
     of = "active parameters" if active_parameters(job.model) < total else "parameters"
     why = f"N all {of}, of which an embedding multiplies nothing; no attention"
     yield f"  {'the rule 6 N':<20}{units.show(rule, 'FLOP', 4):>14}{rule / parts['whole']:>8.1%}   {why}"

@@ -12,6 +12,7 @@ import numpy as np
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, framework_of, with_batch
 from ironlaw.estimate.distance import positions
+from ironlaw.estimate.documents.columns import real_tokens
 from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.choose import bind_variant, choose
 from ironlaw.estimate.planner.grid import Task
@@ -162,7 +163,7 @@ class Setting:
             "energy": joules.value,
             "carbon": carbon.value,
             "gpus": self.gpus,
-            "rate": self.batch * self.seq_len / times,
+            "rate": self.batch * self.real_tokens / times,
         }
         return {name: np.broadcast_to(np.where(np.isnan(c), np.inf, c), times.shape) for name, c in columns.items()}
 
@@ -174,6 +175,11 @@ class Setting:
         where = positions(self.job, self.bound.cluster, self._plan_of(1.0), "framework" in self.bound.asked.given)
         return float(np.ravel(self.bound.correction.level(where).factor)[0])
 
+    @cached_property
+    def real_tokens(self) -> float:
+        """Mean tokens of documents in a sequence."""
+        return float(np.ravel(real_tokens(self.job, self._plan_of(1.0)))[0])
+
     def _plan_of(self, ones: Any) -> Plan:
         """The sizes of the setting as a plan of as many rows as ``ones`` has."""
         return plan_with(gpus=self.gpus * ones, global_batch_size=np.float64(self.batch), seq_len=np.float64(self.seq_len))
@@ -181,11 +187,11 @@ class Setting:
     def _bind_run(self, seconds: Any) -> Run:
         """The whole training run of plans with these step times."""
         asked = self.bound.asked
-        bound = self.bound.replace(asked=asked.replace(tokens=asked.tokens or self.batch * self.seq_len))
+        bound = self.bound.replace(asked=asked.replace(tokens=asked.tokens or self.batch * self.real_tokens))
         ones = np.ones_like(seconds)
         plan = self._plan_of(ones)
         with np.errstate(all="ignore"):
-            return run_of(bound, plan, seconds, FORWARD_SHARE * ones)
+            return run_of(bound, self.job, plan, seconds, FORWARD_SHARE * ones)
 
     @cached_property
     def space(self) -> Space:

@@ -168,10 +168,10 @@ def test_explicit_head_dim_wins():
         ({"num_nextn_predict_layers": 1}, "num_nextn_predict_layers"),
         ({"add_swa_attention_sink_bias": True}, "add_swa_attention_sink_bias"),
         ({"model_type": "never_heard_of"}, "never_heard_of"),
-        ({"model_type": "mamba", "state_size": 16}, "not modelled: Mamba-1 (model_type 'mamba')"),
+        ({"model_type": "rwkv"}, "not modelled: RWKV"),
         ({"state_size": 16}, "not modelled: Mamba-1 (field 'state_size' = 16)"),
-        ({"model_type": "roberta"}, "is an encoder"),
-        ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
+        ({"model_type": "deberta-v2"}, "is an encoder"),
+        ({"model_type": "marian", "is_encoder_decoder": True}, "encoder-decoder"),
         ({"is_encoder_decoder": True}, "encoder-decoder"),
         ({"model_type": "mistral", "sliding_window": 4096, "layer_types": ["linear_attention"] * 32}, "layer_types"),
         ({"vision_config": {"hidden_size": 1}}, "vision_config"),
@@ -235,8 +235,8 @@ def test_a_contradiction_names_the_field(change, says):
 
 
 def test_an_encoder_file_is_unsupported():
-    with pytest.raises(UnsupportedError, match="'bert' is an encoder, ironlaw models decoder-only"):
-        model_from_config(load_config(CONFIGS / "bert.json"), "bert.json", "bert")
+    with pytest.raises(UnsupportedError, match="'albert' is an encoder, ironlaw models decoders"):
+        model_from_config(load_config(CONFIGS / "bert.json") | {"model_type": "albert"}, "bert.json", "bert")
 
 
 def test_the_storage_of_released_weights_is_accepted():

@@ -10,7 +10,7 @@ from ironlaw.catalog import load
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.step import operators, step
-from ironlaw.job import PRECISIONS
+from ironlaw.precision import PRECISIONS
 
 ASK = {
     "on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "seq_len": 4096, "tp": 1, "pp": 1, "vpp": 1, "zero": 1, "micro_batch_size": 1,

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import paths
+from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import estimate
-from ironlaw.job import PRECISIONS
-from ironlaw.law import activations, flops, kernels, states
+from ironlaw.law import activations, flops, kernels
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.questions.roofline import options, roofline
 from ironlaw.questions.roofline.model_step import list_operators
@@ -93,9 +94,10 @@ def test_waves_are_over_multiprocessors():
 
 
 def test_every_optimizer_has_a_step():
-    for name in defaults.OPTIMIZERS:
+    for name in load.names("optimizers"):
         found = roofline(optimizer=f"{name},1B", on="h100-sxm")
-        assert (found["bytes"], found["FLOP"]) == (states.OPTIMIZERS[name].traffic_bytes * 1e9, states.OPTIMIZERS[name].flop * 1e9)
+        rule = load.record("optimizers", name)
+        assert (found["bytes"], found["FLOP"]) == (rule.traffic.value * 1e9, rule.flop.value * 1e9)
 
 
 def test_an_optimizer_moves_28_bytes_a_parameter():
@@ -137,9 +139,8 @@ def test_bandwidths_of_a_measured_collective():
 # relations
 
 
-def test_names_of_formats_optimizers_functions_and_collectives_are_those_of_their_tables():
+def test_names_of_formats_functions_and_collectives_are_those_of_their_tables():
     assert set(defaults.PRECISIONS) == set(PRECISIONS)
-    assert set(defaults.OPTIMIZERS) == set(states.OPTIMIZERS)
     assert set(options.ACTIVATIONS + options.NORMS) < set(flops.OPERATIONS)
     assert set(options.COLLECTIVES) == set(wires.COLLECTIVES)
 

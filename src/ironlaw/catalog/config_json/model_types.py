@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ironlaw.catalog.config_json import by_layer, gpt, hybrids, llama, mixtures
+from ironlaw.catalog.config_json import by_layer, encoders, gpt, hybrids, llama, mixtures, recurrent, sparse
 from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.catalog.config_json.shared import Kwargs
 
@@ -116,31 +116,52 @@ READERS: dict[str, Reader] = DENSE | {
     "qwen3_5_moe_text": hybrids.qwen3_5_moe,
     "qwen3_5_text": hybrids.qwen3_5,
     "qwen3_next": hybrids.qwen3_next,
+    # layers that mostly scan a state
+    "falcon_mamba": recurrent.mamba_1,
+    "jamba": recurrent.jamba,
+    "kimi_linear": recurrent.kimi_linear,
+    "mamba": recurrent.mamba_1,
+    "minimax": recurrent.minimax_01,
+    "minimax_m1": recurrent.minimax_01,
+    "minimax_text_01": recurrent.minimax_01,
+    # attention to a part of the keys
+    "deepseek_ref": sparse.deepseek_v4,
+    "deepseek_v4": sparse.deepseek_v4,
+    "minimax_m3": sparse.minimax_m3,
+    "minimax_m3_text": sparse.minimax_m3,
+    "minimax_m3_vl_text": sparse.minimax_m3,
+    "step3p5": sparse.step3p5,
+    "step3p7": sparse.step3p5,
     # layers of different sizes
     "gemma4_text": by_layer.gemma4,
     "longcat_flash": by_layer.longcat,
     "mimo_v2_flash": by_layer.mimo_v2,
     "nemotron-nas": by_layer.nemotron_nas,
     "openelm": by_layer.openelm,
+    # encoders and encoder-decoders
+    "bart": encoders.bart,
+    "bert": encoders.bert,
+    "modernbert": encoders.modernbert,
+    "mt5": encoders.t5,
+    "roberta": encoders.roberta,
+    "t5": encoders.t5,
+    "umt5": encoders.t5,
+    "vit": encoders.vit,
+    "whisper": encoders.whisper,
+    "xlm-roberta": encoders.roberta,
 }
 
 # decoders whose layers no Model describes
-NOT_MODELLED = {
-    "mamba": "Mamba-1",
-    "falcon_mamba": "Mamba-1",
-    "jamba": "Mamba-1",
-    "mamba2": "a model of Mamba-2 layers alone",
-    "recurrent_gemma": "RG-LRU",
-    "rwkv": "RWKV",
-}
+NOT_MODELLED = {"mamba2": "a model of Mamba-2 layers alone", "recurrent_gemma": "RG-LRU", "rwkv": "RWKV"}
+TWO_STACKS = ("bart", "mt5", "t5", "umt5", "whisper")  # of READERS: an encoder and a decoder
 _ENCODERS = (
-    "albert beit bert bert-generation camembert clip convbert data2vec-text deberta deberta-v2 deit dinov2 distilbert electra ernie "
-    "esm flaubert funnel hubert layoutlm layoutlmv3 longformer modernbert mpnet nomic_bert perceiver roberta roformer siglip "
-    "squeezebert swin vit wav2vec2 wavlm xlm xlm-roberta xlm-roberta-xl xlnet "
+    "albert beit bert-generation camembert clip convbert data2vec-text deberta deberta-v2 deit dinov2 distilbert electra ernie "
+    "esm flaubert funnel hubert layoutlm layoutlmv3 longformer mpnet nomic_bert perceiver roformer siglip "
+    "squeezebert swin wav2vec2 wavlm xlm xlm-roberta-xl xlnet "
 )
 ENCODERS = frozenset(_ENCODERS.split())
 _ENCODER_DECODERS = (
-    "bart blenderbot encoder-decoder fsmt led longt5 m2m_100 marian mbart mt5 mvp nllb-moe pegasus pegasus_x plbart prophetnet "
-    "seamless_m4t speech_to_text switch_transformers t5 t5gemma trocr udop umt5 vision-encoder-decoder whisper "
+    "blenderbot encoder-decoder fsmt led longt5 m2m_100 marian mbart mvp nllb-moe pegasus pegasus_x plbart prophetnet "
+    "seamless_m4t speech_to_text switch_transformers t5gemma trocr udop vision-encoder-decoder "
 )
 ENCODER_DECODERS = frozenset(_ENCODER_DECODERS.split())

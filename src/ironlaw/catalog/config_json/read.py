@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog.config_json.fields import Fields
-from ironlaw.catalog.config_json.model_types import DENSE, ENCODER_DECODERS, ENCODERS, NOT_MODELLED, READERS
+from ironlaw.catalog.config_json.model_types import DENSE, ENCODER_DECODERS, ENCODERS, NOT_MODELLED, READERS, TWO_STACKS
 from ironlaw.catalog.config_json.unread import refuse_unread
-from ironlaw.catalog.model import Model
+from ironlaw.catalog.model import Model, Tower
 from ironlaw.errors import InputError, UnsupportedError, nearest_names, quote
 
 SIZE_LIMIT = 5_000_000  # bytes; real configs have a few kilobytes
@@ -53,7 +53,7 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     if not isinstance(config, dict):
         raise InputError(f"{where}: is {quote(config)}, expected a JSON object")
     _refuse_type(config, where)
-    text, left_out = _find_language_model(config, where)
+    text, left_out, towers = _find_language_model(config, where)
     _refuse_type(text.config, where)
     model_type = text.text("model_type")
     if model_type not in READERS:
@@ -67,7 +67,9 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
             refuse_unread(text, rare_only=True)
         raise
     refuse_unread(text)
-    return Model(name=name, title=name, family=model_type, **kwargs), left_out + text.left_out
+    read, unread = _read_towers(towers, kwargs["hidden_size"])
+    kwargs["towers"] = (*read, *kwargs.get("towers", ()))
+    return Model(name=name, title=name, family=model_type, **kwargs), left_out + unread + text.left_out
 
 
 def _refuse_type(config: dict[str, Any], where: str) -> None:
@@ -76,7 +78,9 @@ def _refuse_type(config: dict[str, Any], where: str) -> None:
         raise UnsupportedError(f"{where}: {quote(name)} is a model of the diffusers library; diffusion is not modelled")
     stated = config.get("model_type")
     model_type = stated if isinstance(stated, str) else ""
-    advice = "ironlaw models decoder-only transformers"
+    if model_type in TWO_STACKS:
+        return
+    advice = "ironlaw models decoders, and of the others the types listed in docs/how-to/add-a-model.md"
     if config.get("is_encoder_decoder") is True or model_type in ENCODER_DECODERS:
         raise UnsupportedError(f"{where}: model_type {quote(stated)} is an encoder-decoder, {advice}")
     if model_type in ENCODERS:
@@ -85,8 +89,8 @@ def _refuse_type(config: dict[str, Any], where: str) -> None:
         raise UnsupportedError(f"{where}: not modelled: {NOT_MODELLED[model_type]} (model_type {model_type!r})")
 
 
-def _find_language_model(config: dict[str, Any], where: str) -> tuple[Fields, list[str]]:
-    """The fields of the language model, and the parts of the file that are left out."""
+def _find_language_model(config: dict[str, Any], where: str) -> tuple[Fields, list[str], Fields]:
+    """The fields of the language model, what is only storage, and the fields of the file that has the towers."""
     outer = Fields(config, where)
     inside = next((name for name in TEXT_CONFIGS if config.get(name) is not None), None)
     if inside is None:
@@ -94,19 +98,33 @@ def _find_language_model(config: dict[str, Any], where: str) -> tuple[Fields, li
         flat = FLAT.get(outer.text("model_type", default=""))
         if towers and not flat:
             raise outer.refuse(towers[0], "a tower in a config without text_config")
-        left_out = _storage(config) + _towers(outer)
+        left_out, whole = _storage(config), outer
         if flat:  # language model and tower share one object
             outer = Fields({key: value for key, value in config.items() if key not in TOWERS} | {"model_type": flat}, where)
-        return outer, left_out
+        return outer, left_out, whole
     text = outer.inner(inside)
     if "tie_word_embeddings" not in text.config and "tie_word_embeddings" in config:
         text.config = text.config | {"tie_word_embeddings": config["tie_word_embeddings"]}
-    return text, _storage(config | text.config) + _towers(outer)
+    return text, _storage(config | text.config), outer
 
 
-def _towers(outer: Fields) -> list[str]:
-    kinds = {name: outer.inner(name).text("model_type", default="") for name in TOWERS if outer.config.get(name)}
-    return [f"{name.removesuffix('_config')} tower ({kind or 'unnamed'})" for name, kind in kinds.items()]
+def _read_towers(outer: Fields, text_width: int) -> tuple[list[Tower], list[str]]:
+    """The towers of a file, and a line for each: a job has none unless the question gives it images or audio."""
+    read, lines = [], []
+    for name in TOWERS:
+        if not outer.config.get(name):
+            continue
+        from ironlaw.catalog.config_json import towers
+
+        fields, kind = outer.inner(name), name.removesuffix("_config")
+        model_type = fields.text("model_type", default=outer.text("model_type", default=""))
+        lines.append(f"{kind} tower ({model_type or 'unnamed'})")
+        reader = towers.reader_of(model_type)
+        try:
+            read += [reader(fields, outer, text_width)] if reader else []
+        except InputError:  # without a tower a question that gives it images is refused
+            continue
+    return read, lines
 
 
 def _storage(config: dict[str, Any]) -> list[str]:

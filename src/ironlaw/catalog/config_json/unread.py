@@ -81,7 +81,7 @@ _WITHOUT_PARAMETERS = (
     "full_attn_mod layer_switch order_of_interleaved_layers use_embedding_sharing use_gated_activation use_parallel_block "
     "use_parallel_embedding position_embedding_type mlp_type moe_capacity moe_gate moe_use_hard_gate org_vocab_size "
     "moe_router_enable_shared_expert use_logn_attn num_limited_groups num_expert_groups mla_scale_q_lora mla_scale_kv_lora "
-    "normalization_layer_name num_beams num_return_sequences num_labels num_hash_functions num_virtual_tokens "
+    "normalization_layer_name num_beams num_return_sequences num_labels is_encoder_decoder num_hash_functions num_virtual_tokens "
 )
 WITHOUT_PARAMETERS = frozenset(_WITHOUT_PARAMETERS.split())
 

@@ -10,18 +10,19 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError, UnsupportedError, ValueRangeError
+from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate import slices
 from ironlaw.estimate.placement import nearest_slices, slices_of, tray_of
-from ironlaw.job import PRECISIONS
 from ironlaw.law import fabrics, kernels
+from ironlaw.precision import Precision, precision_of
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
+NEAREST = 6  # devices that a refusal names
 NVLS_ARCHITECTURES = ("hopper", "blackwell")  # whose NVSwitches add (NVLink SHARP)
 CLUSTER_OPTIONS = (
     "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription",
-    "pod_size", "rail_optimised", "in_network_reduction", "precision", "offload",
+    "pod_size", "rail_optimised", "in_network_reduction", "power_cap", "precision", "offload",
 )  # fmt: skip
 
 
@@ -29,6 +30,37 @@ def bind_precision(on: str, folders: tuple[str, ...]) -> str:
     """The default precision: bf16, or fp16 on a device without it."""
     accelerator = load.record("accelerators", on, folders)
     return "bf16" if "bf16" in accelerator.peak or "fp16" not in accelerator.peak else "fp16"
+
+
+def find_precision(option: str, name: str, folders: tuple[str, ...]) -> Precision:
+    """The precision that an option names, a shipped one or the user's."""
+    try:
+        return precision_of(name, folders)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"--{option}", name, load.names("precisions", folders), more="ironlaw catalog list precisions") from error
+
+
+def can_run(precision: Precision, accelerator: Accelerator, calibration: Calibration) -> bool:
+    """True where a device has a rate, and its calibration constants, for every product of a precision."""
+    products = precision.products.values()
+    peaks = {product.peak for product in products} | {precision.wide}
+    return peaks <= set(accelerator.peak) and {product.gemm for product in products} <= set(calibration.gemm)
+
+
+def _refuse_unknown_rate(
+    option: str, precision: Precision, accelerator: Accelerator, calibration: Calibration, folders: tuple[str, ...]
+) -> None:
+    """Refuse a precision that the device cannot multiply; say which it can, and which other devices can multiply this one."""
+    if can_run(precision, accelerator, calibration):
+        return
+    usable = [name for name in load.names("precisions", folders) if can_run(precision_of(name, folders), accelerator, calibration)]
+    others = [load.record("accelerators", name, folders) for name in load.names("accelerators", folders)]
+    able = [o for o in others if can_run(precision, o, load.record("calibration", o.calibration, folders))]
+    near = sorted(able, key=lambda other: (other.vendor != accelerator.vendor, other.name))[:NEAREST]
+    elsewhere = f"; {precision.name} runs on {', '.join(other.name for other in near)}" if near else ""
+    raise UnsupportedError(
+        f"--{option} {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}{elsewhere}"
+    )
 
 
 def cluster_of(values: Mapping[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
@@ -57,12 +89,14 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
             raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
         _assume_host(node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
+    if reference.name != accelerator.name:
+        assume(assumptions, "kernel constants", f"those of {reference.name}: no operators of {accelerator.name} were measured", "default")
     clock = _sustained_clock(accelerator, reference, systems, assumptions)
+    if asked.power_cap is not None:
+        accelerator, clock = capped(accelerator, asked.power_cap, clock, systems, assumptions)
     for option, name in (("precision", asked.precision or bind_precision(asked.on, folders)), ("expert-precision", asked.expert_precision)):
-        formats = PRECISIONS.get(name)  # None: the option is not given
-        if formats and not ({formats.peak, formats.wide} <= set(accelerator.peak) and formats.gemm in calibration.gemm):
-            usable = [p.name for p in PRECISIONS.values() if p.peak in accelerator.peak and p.gemm in calibration.gemm]
-            raise UnsupportedError(f"--{option} {name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}")
+        if name:
+            _refuse_unknown_rate(option, find_precision(option, name, folders), accelerator, calibration, folders)
     ratio, pod_size = pods_of(node, fabric, asked, assumptions)
     return Cluster(
         accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
@@ -186,3 +220,43 @@ def _sustained_clock(accelerator: Accelerator, reference: Accelerator, systems: 
     text = f"{clock:.3f} of {reference.name} ({accelerator.tdp.text} of {reference.tdp.text})"
     assume(assumptions, "sustained clock", text, "default")
     return clock
+
+
+def capped(
+    accelerator: Accelerator, cap: float, clock: float | None, systems: Systems, assumptions: Assumptions
+) -> tuple[Accelerator, float | None]:
+    """The accelerator under a power cap, and the share of the calibrated device's clock that it sustains.
+
+    A cap lowers the clock, and with it every matrix rate; HBM and links keep their clocks. A record of a limited part names the power
+    of the same part without the limit, ``full_power``: its clock at the cap is that of the full part at the same cap.
+    """
+    _refuse_cap(accelerator, cap, systems)
+    rated, full = accelerator.tdp.value, (accelerator.full_power or accelerator.tdp).value
+    if cap >= rated:
+        assume(assumptions, "power cap", f"{cap:g} W has no effect: {accelerator.name} draws at most {accelerator.tdp.text}", "given")
+        return accelerator, clock
+    at_cap, at_rated = (_clock_at(limit, full, systems) for limit in (cap, rated))
+    lowered = at_cap / at_rated
+    text = f"{lowered:.3f} of the clock at {accelerator.tdp.text}, for matrix kernels; HBM and links keep their rate"
+    assume(assumptions, f"clock at {cap:g} W", text, "default")
+    tdp = Sourced(cap, "W", f"{cap:g} W", None, f"power cap; {accelerator.tdp.text} without it")
+    limited = accelerator.replace(tdp=tdp, title=f"{accelerator.title}, capped at {cap:g} W")
+    return limited, lowered * (1.0 if clock is None else clock)
+
+
+def _clock_at(limit: float, full: float, systems: Systems) -> float:
+    """The clock under a power limit over that at full power."""
+    floor = 0.0 if systems.voltage_floor is None else systems.voltage_floor.value
+    return float(kernels.power_limited_clock(limit, full, systems.idle_power_fraction.value * full, floor))
+
+
+def _refuse_cap(accelerator: Accelerator, cap: float, systems: Systems) -> None:
+    """Refuse a cap that the device cannot be set to."""
+    if accelerator.fixed_clock:
+        raise UnsupportedError(f"--power-cap: {accelerator.name} has a fixed clock, which no power limit lowers: leave it out")
+    full = accelerator.full_power or accelerator.tdp
+    share = systems.least_power_fraction or systems.idle_power_fraction
+    least = share.value * full.value if accelerator.least_power is None else accelerator.least_power.value
+    if cap < least:
+        why = f"{share.value:.0%} of its {full.text}; its own limit is not known" if accelerator.least_power is None else "its lowest limit"
+        raise ValueRangeError(f"--power-cap {cap:g} W: {accelerator.name} takes at least {least:g} W ({why})")

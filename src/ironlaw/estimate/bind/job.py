@@ -5,24 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.catalog.model import Model
-from ironlaw.catalog.records import Framework
+from ironlaw.catalog.records import Framework, Objective
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.layer.adapters import targets
 from ironlaw.estimate.layer.frozen_weights import refuse
-from ironlaw.job import PRECISIONS, Job, Precision
+from ironlaw.estimate.layer.kinds import kinds
+from ironlaw.estimate.layer.uneven import ExpertLoad
+from ironlaw.job import Documents, Job, Optimizers
+from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
 
+Formats = tuple[Precision, Precision]  # of linear layers, and of the products of routed experts
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster, precision: str, assumptions: Assumptions) -> Job:
+def bind_job(
+    asked: Asked,
+    model: Model,
+    framework: Framework,
+    optimizer: Optimizers,
+    cluster: Cluster,
+    both_formats: Formats,
+    assumptions: Assumptions,
+    objective: tuple[Objective | None, Model | None] = (None, None),
+    documents: Documents | None = None,
+    expert_load: ExpertLoad | None = None,
+) -> Job:
     """The Job of a question; what the framework decides is added to ``assumptions``."""
-    formats = PRECISIONS[precision]
-    flash = _decide_flash(asked, framework, cluster, assumptions)
+    formats, of_experts = both_formats
+    flash = _decide_flash(asked, model, framework, cluster, assumptions)
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
     refuse(asked.frozen_weights, asked.lora_rank, formats)
@@ -30,14 +45,23 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
     if formats.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
+    _check_attention_precision(asked, cluster, flash)
+    _assume_layers(model, assumptions)
     same = {name: getattr(asked, name) for name in Job.fields if hasattr(asked, name)}  # taken as they are
     decided = {
         "model": model,
         "framework": framework,
         "precision": formats,
+        "expert_precision": "" if of_experts is formats else of_experts.name,
+        "expert_formats": of_experts,
+        "optimizer": optimizer,
         "flash": flash,
+        "objective": objective[0],
+        "teacher": objective[1],
+        "documents": documents,
         "mtp_stage": None if asked.mtp_stage is None else int(asked.mtp_stage),
         "cp_domain": cluster.node.scale_up_size.value,
+        "expert_load": expert_load,
         "lora_targets": targets(_decide_targets(asked, framework), model, framework) if asked.lora_rank else (),
         "chunked_logits": _decide_logits(asked, framework, assumptions),
         "fp8_scaling": scaling,
@@ -45,6 +69,34 @@ def bind_job(asked: Asked, model: Model, framework: Framework, cluster: Cluster,
         "schedule": asked.schedule or defaults.SCHEDULE,
     }
     return Job(**{**same, **decided})
+
+
+def _check_attention_precision(asked: Asked, cluster: Cluster, flash: bool) -> None:
+    """Refuse attention in fp8 where the device has no such rate, or where attention is not one fused kernel."""
+    how = asked.attention_precision
+    if how == defaults.ATTENTION_PRECISION:
+        return
+    if "fp8" not in cluster.accelerator.peak:
+        raise QuestionError(f"--attention-precision {how}: {cluster.accelerator.name} has no fp8 rate; leave the option out")
+    if not flash:
+        raise QuestionError(f"--attention-precision {how} needs a fused kernel: --flash-attention on")
+
+
+def _assume_layers(model: Model, assumptions: Assumptions) -> None:
+    """List what is assumed of layers whose training kernels are not public."""
+    for mixer in dict.fromkeys(kind.mixer for kind in kinds(model)):
+        if mixer.assumed:
+            assume(assumptions, f"{mixer.prefix}layers", mixer.assumed, "default")
+    if model.hc_mult:
+        assume(
+            assumptions, "hyper-connections", "three fused kernels a block (mHC, section 4.3); all streams go to the next stage", "default"
+        )
+    if model.attn_res_block_size:
+        assume(assumptions, "attention residuals", "one fused kernel a block; all sums so far go to the next stage", "default")
+    if model.index_topk or any(dict(kind.sizes).get("index_topk") for kind in kinds(model)):
+        assume(
+            assumptions, "picked keys", "read from cache at the rate of flash attention; the indexer scores in the wide format", "default"
+        )
 
 
 def _decide_targets(asked: Asked, framework: Framework) -> str:
@@ -63,9 +115,12 @@ def _decide_logits(asked: Asked, framework: Framework, assumptions: Assumptions)
     return asked.logits == "chunked"
 
 
-def _decide_flash(asked: Asked, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
+def _decide_flash(asked: Asked, model: Model, framework: Framework, cluster: Cluster, assumptions: Assumptions) -> bool:
     """Whether attention runs in a flash kernel: as given, or where the device has one and the framework uses it."""
     device = cluster.accelerator.flash_attention
+    if asked.flash_attention is None and model.position_embedding == "relative":  # a bias of every score: the kernels have none
+        assume(assumptions, "flash_attention", "off: the scores have learned biases", "default")
+        return False
     if asked.flash_attention is None:
         flash = device and framework.attention_kernel == "flash"
         assume(assumptions, "flash_attention", "on" if flash else "off", "default")
@@ -97,16 +152,18 @@ def _bind_wide(asked: Asked, framework: Framework, precision: Precision) -> tupl
 
 def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> tuple[str, bool]:
     """How a narrow precision finds the scales of its tensors, and whether weights are kept and gathered narrow."""
-    scaling = asked.fp8_scaling or framework.fp8_scaling
+    scaling = asked.fp8_scaling or precision.scaling or framework.fp8_scaling
+    if precision.scaling and scaling != precision.scaling:
+        raise QuestionError(f"--fp8-scaling {scaling}: --precision {precision.name} has {precision.scaling} scales; give fp8")
     if not precision.one_scale:
         if asked.fp8_scaling is not None:
             raise QuestionError(
                 f"--fp8-scaling {scaling}: needs --precision fp8, which has one scale for a tensor; {precision.name} has many"
             )
-    elif asked.fp8_scaling is None:
+    elif asked.fp8_scaling is None and not precision.scaling:
         assume(assumptions, "fp8_scaling", scaling, "default")
-    gathers = precision.name in framework.param_gather
-    gather = precision.name in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
+    gathers = precision.known_as in framework.param_gather
+    gather = precision.known_as in framework.default_param_gather if asked.fp8_param_gather is None else asked.fp8_param_gather
     if gather and not gathers:
         usable = ", ".join(framework.param_gather) or "none"
         raise UnsupportedError(
@@ -114,6 +171,6 @@ def _bind_narrow(asked: Asked, framework: Framework, precision: Precision, assum
         )
     if asked.fp8_param_gather is None:
         assume(assumptions, "fp8_param_gather", "on" if gather else "off", "default")
-    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end):
+    if not (asked.bf16_layers_at_start or asked.bf16_layers_at_end or precision.wide_at_start or precision.wide_at_end):
         assume(assumptions, "layers in bf16", "0", "default")
     return scaling, gather

@@ -14,10 +14,11 @@ from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.files import is_there
-from ironlaw.job import PRECISIONS
 from ironlaw.law import scaling
+from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
+from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.words import Interpreted, PerParameter
 
 
@@ -76,7 +77,7 @@ def count_tokens(asked: float | PerParameter, parameters: float) -> float:
     return Interpreted.of(count, asked.written, f"read as {shown[0]}, {asked.tokens:g} for each of {shown[1]}")
 
 
-def trained_model(asked: Asked, model: Model, precision: str) -> Model:
+def trained_model(asked: Asked, model: Model, precision: Precision, assumptions: Assumptions) -> Model:
     """A model with the layers that the question freezes, adds for further tokens, or keeps in bf16."""
     model = plain_model(model)
     if asked.frozen_layers:
@@ -84,6 +85,12 @@ def trained_model(asked: Asked, model: Model, precision: str) -> Model:
     if asked.mtp_layers is not None:
         model = model.replace(num_nextn_predict_layers=int(asked.mtp_layers))
     start, end = int(asked.bf16_layers_at_start), int(asked.bf16_layers_at_end)
+    if precision.narrow:
+        model = model.replace(wide_parts=precision.wide_parts)
+        if not {"bf16_layers_at_start", "bf16_layers_at_end"} & asked.given.keys():
+            start, end = (round(share * model.num_hidden_layers) for share in (precision.wide_at_start, precision.wide_at_end))
+            if start or end:
+                assume(assumptions, "layers in bf16", f"first {start}, last {end}, as {precision.name}", "default")
     return _keep_wide(model, precision, start, end) if start or end else model
 
 
@@ -96,10 +103,10 @@ def _freeze(model: Model, layers: int) -> Model:
     return model.replace(frozen_layers=layers)
 
 
-def _keep_wide(model: Model, precision: str, start: int, end: int) -> Model:
+def _keep_wide(model: Model, precision: Precision, start: int, end: int) -> Model:
     """A model whose first and last layers stay in bf16 where the precision is narrow."""
-    if not PRECISIONS[precision].narrow:
-        raise QuestionError(f"--bf16-layers-at-start and --bf16-layers-at-end need a narrow precision such as fp8, got {precision}")
+    if not precision.narrow:
+        raise QuestionError(f"--bf16-layers-at-start and --bf16-layers-at-end need a narrow precision such as fp8, got {precision.name}")
     if start + end > model.num_hidden_layers:
         raise ValueRangeError(
             f"{start} layers in bf16 at the start and {end} at the end are more than the model's {model.num_hidden_layers}"

@@ -10,13 +10,18 @@ from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision
+from ironlaw.estimate.bind.documents import bind_documents
+from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
+from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
+from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import Job
+from ironlaw.precision import OUTPUT, PRECISIONS, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
@@ -59,6 +64,9 @@ class Bound(Frozen):
         return self.cluster.accelerator.usable_memory * (1.0 - self.margin(framework))
 
 
+OF_TOWERS = ("images_per_sequence", "image_size", "audio_seconds", "encoder_seq_len", "frozen_tower")  # options that towers read
+
+
 def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | None = None) -> Bound:
     """The records of a question. ``with_run``: bind price, grid and failures too; by default where tokens are given."""
     notes: Assumptions = []
@@ -79,16 +87,29 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         assume(notes, "precision", precision, "default")
     if asked.schedule is None:
         assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
-    model = trained_model(asked, record, precision)
-    _check_options(asked, model, precision)
+    optimizer = bind_optimizer(asked, folders)
+    formats = find_precision("precision", precision, folders)
+    of_experts = find_precision("expert-precision", asked.expert_precision, folders) if asked.expert_precision else formats
+    objective = bind_objective(asked, folders, notes)
+    if record.towers or not asked.given.keys().isdisjoint(OF_TOWERS):
+        from ironlaw.estimate.bind.towers import with_towers
+
+        record = with_towers(asked, record, notes)
+    model = scored(trained_model(asked, record, formats, notes), objective[0])
+    check_teacher(objective[1], model)
+    _check_options(asked, model, of_experts)
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
+    documents = bind_documents(asked, folders, notes)
+
+    expert_load = bind_expert_load(asked, model, folders)
 
     @cache
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
-        return bind_job(asked, model, load.record("frameworks", framework, folders), cluster, precision, decided), decided
+        stack, both = load.record("frameworks", framework, folders), (formats, of_experts)
+        return bind_job(asked, model, stack, optimizer, cluster, both, decided, objective, documents, expert_load), decided
 
     run_assumptions: Assumptions = []
     money, rates = None, None
@@ -106,7 +127,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
 
         correction = read_correction(asked.correction)
     return Bound(
-        asked=asked.replace(precision=precision),
+        asked=asked.replace(precision=formats.name),
         model=model,
         left_out=left_out,
         cluster=cluster,
@@ -130,7 +151,7 @@ def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ..
         bind_price(asked.price, cluster, folders, [])
 
 
-def _check_options(asked: Asked, model: Model, precision: str) -> None:
+def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:
     """Refuse options that the schedule, the model or the precision cannot have."""
     chunks = next((row.vpp for row in asked.rows if row.vpp not in (None, 1.0)), None)
     if chunks is not None and one_chunk(asked.schedule):
@@ -151,9 +172,9 @@ def _check_options(asked: Asked, model: Model, precision: str) -> None:
             raise QuestionError(f"--dispatch-precision {how}: {model.name} has no experts to send rows to")
         if all(row.ep == 1.0 for row in asked.rows):
             raise QuestionError(f"--dispatch-precision {how}: with ep 1 no row is sent to another rank")
-        if not PRECISIONS[asked.expert_precision or precision].narrow:
-            narrow = ", ".join(name for name, p in PRECISIONS.items() if p.narrow)
-            raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {precision}")
+        if not of_experts.product(OUTPUT).narrow:
+            narrow = ", ".join(name for name, p in PRECISIONS.items() if p.product(OUTPUT).narrow)
+            raise QuestionError(f"--dispatch-precision {how} needs --precision {narrow}; got {of_experts.name}")
 
 
 def framework_of(bound: Bound, row: Row) -> str:

@@ -17,9 +17,10 @@ from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind, sized
 from ironlaw.estimate.layer.products import linear_shapes, product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, elementwise, gemm
+from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise, gemm
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term
 
 Products = dict[str, tuple[Any, Any, Any]]
@@ -33,6 +34,20 @@ GROUPS = {"attention": ("qkv", "proj"), "mlp": ("fc1", "fc2"), "all": ("qkv", "p
 SLICES = {"qkv": ("q", "k", "v"), "fc1": ("gate", "up")}
 SCALED, ADDED = 4.0, 6.0  # bytes of a 2-byte element: read and written; two read and one written
 OPERATORS = 4.0  # kernels of a pass: two products, the scaling, the addition
+
+
+# DoRA as peft runs it (Liu et al., DoRA, ICML 2024, equation 5 and section 4.3, https://arxiv.org/abs/2402.09353; peft,
+# tuners/lora/dora.py): each pass multiplies the adapter's matrices out, adds them to the frozen weight and takes the norm of each row,
+# whose gradient is left out; a trained magnitude over that norm scales the outputs of both products. Bytes of a 2-byte element. Of the
+# weight: product scaled (4), added (6), squares summed (2). Of the output, forward: both scaled (8), added (6); backward: the same for
+# both gradients (14), and two products summed over the tokens for the magnitude (16)
+OF_WEIGHT, OF_OUTPUT, OF_GRADIENT = 12.0, 14.0, 30.0
+DORA_OPERATORS = 10.0  # kernels of a pass beside those of LoRA
+
+
+def is_dora(job: Job) -> bool:
+    """True where a trained magnitude scales the rows of the adapted weights."""
+    return bool(job.lora_rank) and job.adapter == "dora"
 
 
 def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
@@ -89,10 +104,12 @@ def parameters(job: Job, kind: Kind) -> tuple[Any, Any]:
     """Trained parameters of the adapters of one layer: (outside its experts, in them)."""
     job = job.replace(model=sized(job.model, kind))
     ends: Any = 0.0
+    magnitudes: Any = 0.0
     for _, n, k in adapted(job, Shapes.whole(job), kind).values():
         ends = ends + n + k
+        magnitudes = magnitudes + (n if is_dora(job) else 0.0)
     routed = job.model.num_experts * expert_ends(job) if on_experts(job, kind) else 0.0
-    return job.lora_rank * ends, job.lora_rank * routed
+    return job.lora_rank * ends + magnitudes, job.lora_rank * routed
 
 
 def visited(job: Job, kind: Kind) -> Any:
@@ -136,6 +153,9 @@ def forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
         terms.append(_multiply(cluster, job, plan, f"{name} adapter", (m, rank, k), key, grouped))
         terms.append(_multiply(cluster, job, plan, f"{name} adapter up", (m, n, rank), key, grouped))
         sizes.append((SCALED + ADDED) * m * n)
+        if is_dora(job):
+            terms.append(_multiply(cluster, job, plan, f"{name} adapter multiplied out", (k, n, rank), key, grouped))
+            sizes.append(OF_WEIGHT * n * k + OF_OUTPUT * m * n)
     return terms + _scaled_and_added(cluster, job, sizes)
 
 
@@ -152,7 +172,7 @@ def backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> l
             ("wgrad", down, wgrad),
         ):
             terms.append(_multiply(cluster, job, plan, f"{name} adapter {label}", mnk, key, grouped))
-        sizes.append(SCALED * m * n + ADDED * m * k)
+        sizes.append(SCALED * m * n + ADDED * m * k + (OF_GRADIENT * m * n if is_dora(job) else 0.0))
     return terms + _scaled_and_added(cluster, job, sizes)
 
 
@@ -167,7 +187,7 @@ def _scaled_and_added(cluster: Cluster, job: Job, sizes: list[Any]) -> list[Term
 def operators(job: Job, kind: Kind) -> float:
     """Kernels that the adapters of a layer add to a pass; adapters of a rank's experts run as one group."""
     pairs = len(adapted(job, Shapes.whole(job), kind)) + (2.0 if on_experts(job, kind) else 0.0)
-    return OPERATORS * pairs
+    return (OPERATORS + (DORA_OPERATORS if is_dora(job) else 0.0)) * pairs
 
 
 def keeps_input(job: Job, kind: Kind, *names: str) -> bool:
@@ -178,8 +198,12 @@ def keeps_input(job: Job, kind: Kind, *names: str) -> bool:
 
 
 def elements_kept(job: Job, s: Shapes, kind: Kind) -> Any:
-    """Elements between the two products of each adapter outside the experts, kept for the gradient of the second product."""
+    """Elements of each adapter outside the experts that are kept for the backward pass.
+
+    Those between its two products, for the gradient of the second; with DoRA the outputs of the frozen product and of the adapter too,
+    for the gradient of the magnitude.
+    """
     elements: Any = 0.0
-    for m, _, _ in adapted(job, s, kind).values():
-        elements = elements + m * job.lora_rank
+    for m, n, _ in adapted(job, s, kind).values():
+        elements = elements + m * job.lora_rank + (2.0 * m * n if is_dora(job) else 0.0)
     return elements

@@ -14,7 +14,7 @@ from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.sequence import attended_span, sequence_ranks, slowest_key_length
 from ironlaw.estimate.layer.sizes import Shapes, core_head_dim, elementwise, kernel, once_for_sizes
 from ironlaw.job import Job
-from ironlaw.law import activations, flops, kernels, masks, parameters, traffic
+from ironlaw.law import activations, compressed, flops, kernels, masks, parameters, traffic
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
@@ -23,6 +23,7 @@ UNFUSED_BACKWARD_FLOP = 2.0
 FLASH_KERNELS, UNFUSED_KERNELS = ("flash",), ("batched gemms", "softmax")  # keys of the kernels of attention
 ALIGNMENT = 16.0  # bytes a row of an operand must be a multiple of for matrix units
 DROPOUT = 5.0  # bytes of dropout as a separate kernel, of elements of 2: read, written, and a byte of mask; backward as much
+NARROW_BYTES = 0.625  # of the bytes of the kernel, where of four tensors three are in one byte instead of two
 SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
 
 _LATENT = ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -39,7 +40,8 @@ class Attention(Mixer):
     def parameters(self, model: Model) -> Any:
         """Count all weights of one layer's attention."""
         if model.kv_lora_rank:
-            return parameters.latent_attention(*(getattr(model, size) for size in _LATENT)) + index_parameters(model)
+            count = parameters.latent_attention(*(getattr(model, size) for size in _LATENT)) + index_parameters(model)
+            return count + gate_weights(model)
         count = parameters.attention(
             model.hidden_size,
             model.num_attention_heads,
@@ -53,23 +55,27 @@ class Attention(Mixer):
             count = count + model.head_dim * (model.num_attention_heads + model.num_key_value_heads - 2.0)
         if model.attention_k_eq_v:
             count = count - model.hidden_size * model.num_key_value_heads * model.head_dim
-        gate = model.hidden_size * model.num_attention_heads * model.head_dim if model.attention_output_gate else 0.0
-        return count + gate + (model.num_attention_heads if model.attention_sinks else 0.0)
+        if model.kv_shared:
+            count = count - 2.0 * model.hidden_size * model.num_key_value_heads * model.head_dim
+            count = count - (float(model.qk_norm) + 2.0 * float(model.query_key_value_bias) * model.num_key_value_heads) * model.head_dim
+        sinks = model.num_attention_heads if model.attention_sinks else 0.0
+        return count + gate_weights(model) + sinks + index_parameters(model)
 
     def matmul(self, model: Model) -> Any:
         """Count the weights of the projections and of the indexer."""
         if model.kv_lora_rank:
             count = parameters.latent_attention_matmul(*(getattr(model, size) for size in _LATENT))
             indexer = parameters.indexer_matmul(*(getattr(model, size) for size in _INDEXER)) if model.index_topk else 0.0
-            return count + index_share(model) * indexer
-        queries = model.num_attention_heads * (2.0 if model.attention_output_gate else 1.0)
-        keys = model.num_key_value_heads * (1.0 if model.attention_k_eq_v else 2.0)
-        return model.hidden_size * model.head_dim * (queries + model.num_attention_heads + keys)
+            return count + index_share(model) * indexer + gate_weights(model)
+        keys = model.num_key_value_heads * key_copies(model)
+        count = model.hidden_size * model.head_dim * (2.0 * model.num_attention_heads + keys)
+        indexer = model.hidden_size * (model.index_n_heads + 1.0) * model.index_head_dim if model.index_topk else 0.0
+        return count + gate_weights(model) + indexer
 
     def replicated(self, model: Model) -> tuple[Any, ...]:
         """Count the indexer, and the down-projections of latent attention with their norms."""
         if not model.kv_lora_rank:
-            return ()
+            return (index_parameters(model),) if model.index_topk else ()
         down = (model.hidden_size + 1.0) * (model.q_lora_rank + model.kv_lora_rank)
         return index_parameters(model), down, model.hidden_size * model.qk_rope_head_dim
 
@@ -79,14 +85,19 @@ class Attention(Mixer):
 
     def products(self, job: Job, s: Shapes) -> Products:
         """List the projections; with an output gate or with keys that are also values the first is wider or narrower."""
-        if job.model.kv_lora_rank:
+        model = job.model
+        if model.kv_lora_rank:
             return latent_shapes(job, s)
         shapes = head_shapes(s)
         m, n, k = shapes["query-key-value"]
-        if job.model.attention_output_gate:
+        if model.attention_output_gate:
             n = n + s.heads * s.head_dim
-        if job.model.attention_k_eq_v:
-            n = n - s.kv_heads * s.head_dim
+        if model.attention_head_gate:
+            n = n + s.heads
+        n = n - (2.0 - key_copies(model)) * s.kv_heads * s.head_dim
+        if model.index_topk:  # every tensor-parallel rank has the whole indexer
+            shapes["indexer query"] = (s.tokens, float(model.index_n_heads * model.index_head_dim), s.hidden)
+            shapes["indexer key and weights"] = (s.tokens, float(model.index_head_dim), s.hidden)
         return shapes | {"query-key-value": (m, n, k)}
 
     def core(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
@@ -141,14 +152,30 @@ class Attention(Mixer):
         return [leaf("inputs of the norms of queries and keys", activations.mlp, "B", saved=1.0, **sizes)]
 
 
+def gate_weights(model: Model) -> float:
+    """Weights of the gate on attention's output: as wide as the output, or one number a head."""
+    heads = model.num_attention_heads
+    width = heads * (model.v_head_dim if model.kv_lora_rank else model.head_dim) if model.attention_output_gate else 0.0
+    return float(model.hidden_size * (width + (heads if model.attention_head_gate else 0.0)))
+
+
+def key_copies(model: Model) -> float:
+    """Projections to keys and to values: two, one where values are the keys, none where both are those of a layer before."""
+    return 0.0 if model.kv_shared else 1.0 if model.attention_k_eq_v else 2.0
+
+
 def index_share(model: Model) -> float:
     """Share of the sparse-attention layers that have an indexer."""
     return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
 
 
 def index_parameters(model: Model) -> Any:
-    """The indexer of a layer, mean over the layers."""
-    return index_share(model) * parameters.indexer(*(getattr(model, size) for size in _INDEXER)) if model.index_topk else 0.0
+    """The indexer of a layer, mean over the layers; without latent attention queries come from the hidden state, and blocks are picked."""
+    if not model.index_topk:
+        return 0.0
+    if not model.kv_lora_rank:
+        return compressed.block_indexer(model.hidden_size, model.index_n_heads, model.index_head_dim)
+    return index_share(model) * parameters.indexer(*(getattr(model, size) for size in _INDEXER))
 
 
 def head_shapes(s: Shapes) -> Products:
@@ -171,6 +198,8 @@ def latent_shapes(job: Job, s: Shapes) -> Products:
     }
     if m.q_lora_rank:
         shapes["query down"] = (s.sequence_tokens, float(m.q_lora_rank), s.hidden)
+    if m.attention_output_gate:
+        shapes["attention gate"] = (s.tokens, s.heads * float(m.v_head_dim), s.hidden)
     if m.index_topk:  # every tensor-parallel rank has the whole indexer; mean over the layers
         rows = index_share(m) * s.tokens
         shapes["indexer query"] = (rows, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank))
@@ -196,7 +225,7 @@ def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, flo
 def flash(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
     """The flash kernel, and before it the indexer's scores."""
     c, rate = flash_constants(cluster, job)
-    width = picked_head_dim(job.model) if job.model.index_topk else s.head_dim
+    width = picked_head_dim(job.model) if job.model.index_topk and job.model.kv_lora_rank else s.head_dim
     length, wide = plan.seq_len / plan.cp, job.precision.wide
     flop = flops.attention_core(plan.micro_batch_size, length, slowest_key_length(job, plan), s.heads, width)
     moved = traffic.flash_attention(plan.micro_batch_size, length, s.heads, s.kv_heads, s.head_dim, job.precision.activation_bytes)
@@ -210,17 +239,34 @@ def flash(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> 
     if backward:
         flop, moved = flop * FLASH_BACKWARD_FLOP, moved * FLASH_BACKWARD_FLOP
         efficiency = efficiency * FLASH_BACKWARD_FLOP / (c.backward_time_ratio.value * cluster.systems.attention_backward.value)
+    if narrow(job, backward):  # queries, keys and values in one byte, the output wide
+        share = cluster.systems.fp8_flash
+        efficiency, moved = efficiency * (1.0 if share is None else share.value), moved * NARROW_BYTES
+        casts = [elementwise(cluster, "attention casts", cast_elements(s, backward) * (job.precision.activation_bytes + 1.0), 3.0)]
+        core = kernel(cluster, "flash attention", flop, moved, "fp8", cluster.gemm(wide), efficiency, key=FLASH_KERNELS[0])
+        return [core, *casts, *index_scores(cluster, job, plan, backward)]
     core = kernel(cluster, "flash attention", flop, moved, wide, cluster.gemm(wide), efficiency, key=FLASH_KERNELS[0])
     return [core, *index_scores(cluster, job, plan, backward)]
+
+
+def narrow(job: Job, backward: bool) -> bool:
+    """True where a pass computes attention's products in fp8."""
+    return job.attention_precision == "fp8" or (job.attention_precision == "fp8-forward" and not backward)
+
+
+def cast_elements(s: Shapes, backward: bool) -> Any:
+    """Elements that are cast for a pass in fp8: queries, keys and values; backward the gradient of the output."""
+    return s.tokens * s.head_dim * (s.heads if backward else s.heads + 2.0 * s.kv_heads)
 
 
 @once_for_sizes
 def unfused(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool) -> list[Term]:
     """Batched GEMMs that write the scores and read them, and between these mask, softmax and dropout."""
     length, gemms = plan.seq_len / plan.cp, cluster.gemm(job.precision.wide)
-    flop = flops.attention_core(plan.micro_batch_size, length, plan.seq_len, s.heads, s.head_dim)
+    keys = job.model.source_tokens or plan.seq_len
+    flop = flops.attention_core(plan.micro_batch_size, length, keys, s.heads, s.head_dim)
     flop = flop * (UNFUSED_BACKWARD_FLOP if backward else 1.0)
-    scores = plan.micro_batch_size * length * plan.seq_len * s.heads
+    scores = plan.micro_batch_size * length * keys * s.heads
     moved = 2.0 * job.precision.activation_bytes * scores * (2.0 if backward else 1.0)
     softmax = job.framework.score_bytes.value * (SOFTMAX_BACKWARD if backward else 1.0)
     softmax = (softmax + float(job.model.dropout) * DROPOUT) * job.precision.activation_bytes / 2.0 * scores
@@ -240,13 +286,14 @@ def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list
     m = job.model
     if not m.index_topk:
         return []
-    span = attended_span(job, plan)
+    entry = float(max(m.compress_ratio, 1))  # tokens that a scored key stands for
+    span = attended_span(job, plan) / entry
     keys = masks.attended_length(span, m.index_topk if backward else 0.0)
     length = plan.seq_len / plan.cp
     flop = flops.indexer(plan.micro_batch_size, length, keys, m.index_n_heads, m.index_head_dim) * (2.0 if backward else 1.0)
     share = index_share(m)
     heads = m.index_n_heads * (m.index_head_dim + 1.0)
-    moved = job.precision.activation_bytes * plan.micro_batch_size * (length * heads + plan.seq_len * m.index_head_dim)
+    moved = job.precision.activation_bytes * plan.micro_batch_size * (length * heads + plan.seq_len / entry * m.index_head_dim)
     written = 4.0 * plan.micro_batch_size * length * keys  # scores in fp32, written for the choice and read by it
     wide = job.precision.wide
     return [kernel(cluster, "index scores", share * flop, share * (moved + 2.0 * written), wide, cluster.gemm(wide))]

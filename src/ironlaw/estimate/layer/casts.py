@@ -16,30 +16,52 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer.counts import stage_linear
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.sizes import Operator, elementwise
+from ironlaw.estimate.layer.products import SHARED_EXPERTS
+from ironlaw.estimate.layer.sizes import Operator, elementwise, transformed
 from ironlaw.estimate.pipeline.stages import Pace, Stage
-from ironlaw.job import PRECISIONS, Job
-from ironlaw.law import states, traffic
+from ironlaw.job import Job
+from ironlaw.law import formats, states, traffic
 from ironlaw.plan import Plan
+from ironlaw.precision import GRADIENT, INPUT, INPUT_GRADIENT, OUTPUT, PRECISIONS, SHARED, WEIGHT, WEIGHT_GRADIENT
 from ironlaw.terms import Term
 
+CAST = Operator("cast")  # the key of kernels that cast
 Products = dict[str, tuple[Any, Any, Any]]
-GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "mlp in", "shared expert in", "state in")
+GATHERED_INPUTS = ("query-key-value", "query up", "key-value up", "attention gate", "mlp in", "shared expert in", "state in")
 BEHIND_NORMS = ("query-key-value", "mlp in")  # products in one module with the norm before them; elsewhere a router lies between
 GATHERED_GRADIENTS = ("attention output", "mlp out", "shared expert out", "state out")
 
 
 def job_of_kind(job: Job, kind: Kind) -> Job:
     """The job for one kind of layer: layers that are kept wide compute in the wide precision."""
-    return job.replace(precision=PRECISIONS[job.precision.wide], fp8_param_gather=False) if kind.wide else job
+    return wide_job(job) if kind.wide else job
+
+
+@lru_cache(256)
+def wide_job(job: Job) -> Job:
+    """The job with all products in the wide precision, those of experts too."""
+    wide = PRECISIONS[job.precision.wide]
+    return job.replace(precision=wide, expert_precision="", expert_formats=wide, fp8_param_gather=False)
 
 
 @lru_cache(256)
 def job_of_experts(job: Job) -> Job:
-    """The job for the products of routed experts: in their own precision where they have one. Their weights are gathered as others are."""
+    """The job for the products of routed experts: in their own precision where they have one; its weights are gathered wide."""
     if not job.expert_precision or job.expert_precision == job.precision.name:
         return job
-    return job.replace(precision=PRECISIONS[job.expert_precision], fp8_param_gather=False)
+    return job.replace(precision=job.expert_formats, fp8_param_gather=False)
+
+
+def job_of_shared(job: Job) -> Job:
+    """The job for shared experts, which a recipe may keep wide."""
+    return wide_job(job) if SHARED in job.model.wide_parts else job
+
+
+def narrow_shapes(job: Job, shapes: Products) -> Products:
+    """The products of a layer whose operands are cast: without shared experts where these stay wide."""
+    if job_of_shared(job) is job:
+        return shapes
+    return {name: mnk for name, mnk in shapes.items() if name not in SHARED_EXPERTS}
 
 
 def scale_reads(job: Job) -> float:
@@ -62,18 +84,21 @@ def fused_norms(job: Job, shapes: Products) -> float:
 
 def delayed(job: Job) -> bool:
     """True where scales come from earlier steps."""
-    return job.precision.narrow and job.precision.one_scale and job.fp8_scaling == "delayed"
+    return job.precision.narrow and job.precision.one_scale and (job.precision.scaling or job.fp8_scaling) == "delayed"
 
 
-def layouts(job: Job, cluster: Cluster) -> float:
-    """Orientations in which a cast tensor is stored: one where it has one scale and the device multiplies either way, else two."""
+def layouts(job: Job, cluster: Cluster, tensor: str = WEIGHT) -> float:
+    """Orientations in which a cast tensor is stored: one for each narrow product that reads it.
+
+    One is enough for all where the tensor has one scale and the device multiplies either way.
+    """
     one_copy = job.precision.one_scale and cluster.accelerator.architecture in job.framework.one_layout
-    return 1.0 if one_copy else 2.0
+    return min(job.precision.uses(tensor), 1.0) if one_copy else job.precision.uses(tensor)
 
 
 def keeps_inputs(job: Job) -> bool:
     """True where the weight gradient of a linear layer reads the cast input, so that the wide input is not kept."""
-    return _framework_does(job, job.framework.narrow_inputs)
+    return _framework_does(job, job.framework.narrow_inputs) and job.precision.product(WEIGHT_GRADIENT).narrow
 
 
 def casts_once(job: Job) -> bool:
@@ -89,21 +114,23 @@ def _framework_does(job: Job, record: Sourced | None) -> bool:
 
 def keeps_weights(job: Job) -> bool:
     """True where cast weights stay from one micro-batch to the next."""
-    return job.precision.narrow and job.framework.narrow_weights is not None and job.framework.narrow_weights.value > 0
+    casts = job.precision.uses(WEIGHT) > 0.0
+    return casts and job.framework.narrow_weights is not None and job.framework.narrow_weights.value > 0
 
 
 def cast_copy_bytes(job: Job, cluster: Cluster) -> Any:
     """Bytes of all cast copies of a weight that are kept, with the source of that fact."""
-    record = job.framework.narrow_weights
+    p, count, record = job.precision, layouts(job, cluster), job.framework.narrow_weights
+    if p.rounded_weights:
+        return p.parameter_bytes  # autograd keeps the rounded weight for the gradient of the input
     if record is None or not keeps_weights(job):
         return 0.0
-    p, count = job.precision, layouts(job, cluster)
     return Sourced(p.weight_bytes * count, "B", f"{p.weight_bytes:.4g} B, copies {count:g}", record.source, record.note)
 
 
 def input_bytes(job: Job) -> float:
     """Bytes kept for an element of a linear layer's input, where no other operator keeps it."""
-    return job.precision.operand_bytes if keeps_inputs(job) else job.precision.activation_bytes
+    return job.precision.operand_bytes + job.precision.mask_bytes if keeps_inputs(job) else job.precision.activation_bytes
 
 
 def keeps_cast_copies(job: Job) -> bool:
@@ -121,38 +148,80 @@ def sent_bytes(job: Job, backward: bool) -> float:
 
     An output gradient is gathered in both orientations where they differ, unless the wide tensor is no larger than both.
     """
-    p = job.precision
-    if not gathers_cast(job):
+    p, uses = job.precision, job.precision.uses(GRADIENT if backward else INPUT)
+    if not gathers_cast(job) or not p.product(INPUT_GRADIENT if backward else OUTPUT).narrow:
         return p.activation_bytes
-    return min(p.activation_bytes, p.operand_bytes * (2.0 if backward and not p.one_scale else 1.0))
+    return min(p.activation_bytes, p.operand_bytes * (uses if backward and not p.one_scale else 1.0))
 
 
 def gathered_bytes(job: Job) -> float:
     """Bytes of a narrow layer's weight as data-parallel ranks gather it."""
     if not job.fp8_param_gather or not job.precision.narrow:
         return job.precision.parameter_bytes
-    return job.framework.param_gather[job.precision.name].value
+    return job.framework.param_gather[job.precision.known_as].value
 
 
 def casts(cluster: Cluster, job: Job, plan: Plan, shapes: Products, backward: bool) -> list[Term]:
     """Casts of one pass over a layer's linear layers outside its experts: inputs or output gradients, and weights where they are used."""
-    if not job.precision.narrow:
+    p = job.precision
+    if not p.narrow:
         return []
     gathered = GATHERED_GRADIENTS if backward else GATHERED_INPUTS
     moved: Any = 0.0
+    rotated: Any = 0.0
     weights: Any = 0.0
+    shapes = narrow_shapes(job, shapes)
     for name, (m, n, k) in shapes.items():
         split = plan.sequence_shards if gathers_cast(job) and name in gathered else 1.0
         fused = not backward and name in BEHIND_NORMS and fused_norms(job, shapes) > 0.0
-        moved = moved + activation_cast_bytes(cluster, job, m, n if backward else k, split, backward, fused)
-        if backward and not casts_once(job) and not job.lora_rank:
+        width = n if backward else k
+        moved = moved + activation_cast_bytes(cluster, job, m, width, split, backward, fused)
+        rotated = rotated + rotated_elements(job, m * width / split, m * k, backward)
+        if backward and not casts_once(job) and not job.lora_rank and p.product(WEIGHT_GRADIENT).narrow:
             ranks = plan.sequence_shards if gathers_cast(job) and name in GATHERED_INPUTS else 1.0
-            moved = moved + np.where(
-                _transposed_after_gather(job, ranks), 2.0 * job.precision.operand_bytes * m * k, cast_bytes(job, m * k, 1.0)
-            )
+            moved = moved + np.where(_transposed_after_gather(job, ranks), 2.0 * p.operand_bytes * m * k, cast_bytes(job, m * k, 1.0))
+        if backward and not job.lora_rank:
+            moved = moved + turned_back_bytes(job, m * k, n * k)
         weights = weights + n * k
-    terms = [elementwise(cluster, "casts", moved, len(shapes) * (1.0 + scale_reads(job)))]
+    terms = [] if p.rounded_weights else [cast_kernels(cluster, job, "casts", moved, rotated, len(shapes) * kernels_of_cast(job))]
     return terms + weight_casts(cluster, job, plan, "weight casts", weights, plan.shard_ranks, backward)
+
+
+def kernels_of_cast(job: Job) -> float:
+    """Kernels that cast one tensor: those that find its scales, the cast, and a second cast of the transformed orientation."""
+    return 1.0 + scale_reads(job) + job.precision.hadamard_reads
+
+
+def cast_kernels(
+    cluster: Cluster, job: Job, name: str, moved: Any, rotated: Any, kernels_run: float, key: Operator | None = None, times: Any = None
+) -> Term:
+    """The term of kernels that cast: memory bound; with random Hadamard transforms of ``rotated`` elements, also limited by their FLOPs."""
+    p = job.precision
+    if not p.hadamard:
+        return elementwise(cluster, name, moved, kernels_run, key=key or CAST, times=times)
+    return transformed(cluster, name, moved, formats.hadamard_flop(rotated, p.hadamard), p.wide, kernels_run, key or CAST, times)
+
+
+def rotated_elements(job: Job, cast: Any, inputs: Any, backward: bool) -> Any:
+    """Elements that one pass transforms before a cast: of the tensor that it casts first, and of the inputs that backward casts again."""
+    p = job.precision
+    if not p.hadamard:
+        return 0.0
+    if backward:
+        again = 0.0 if casts_once(job) or job.lora_rank else float((INPUT, WEIGHT_GRADIENT) in p.rotated)
+        return p.rotations(GRADIENT) * cast + again * inputs
+    return (p.rotations(INPUT) if casts_once(job) else float((INPUT, OUTPUT) in p.rotated)) * cast
+
+
+def turned_back_bytes(job: Job, inputs: Any, weights: Any) -> Any:
+    """Bytes moved to transform gradients back after their product: each read and written wide, an input's with its mask."""
+    p = job.precision
+    moved: Any = 0.0
+    if INPUT in p.rotated_back:
+        moved = moved + (2.0 * p.activation_bytes + p.mask_bytes) * inputs
+    if WEIGHT in p.rotated_back:
+        moved = moved + 2.0 * p.activation_bytes * weights
+    return moved
 
 
 def cast_bytes(job: Job, elements: Any, orientations: float) -> Any:
@@ -167,13 +236,19 @@ def activation_cast_bytes(cluster: Cluster, job: Job, rows: Any, width: Any, spl
     A tensor with one scale is transposed after the gather: read and written in the narrow format. A tensor that a norm has already
     written cast (``fused``) is only transposed.
     """
-    p, elements = job.precision, rows * width
-    orientations = 1.0 if job.lora_rank else layouts(job, cluster)  # frozen weights have no gradient to read the other orientation
+    p, elements, first = job.precision, rows * width, INPUT_GRADIENT if backward else OUTPUT
+    orientations = layouts(job, cluster, GRADIENT if backward else INPUT)
+    if job.lora_rank:  # frozen weights have no gradient to read the other orientation
+        orientations = float(p.product(first).narrow)
     if fused:
         return 2.0 * (orientations - 1.0) * p.operand_bytes * elements
-    needed = orientations if backward or casts_once(job) else 1.0  # an input that is cast again later is needed by rows now
+    needed = orientations if backward or casts_once(job) else float(p.product(first).narrow)  # an input cast again later: by rows now
+    if needed == 0.0:
+        return 0.0 * elements
     one_kernel = casts_once(job) or fuses_casts(job)
     before_gather = cast_bytes(job, elements / split, needed) if one_kernel else needed * cast_bytes(job, elements / split, 1.0)
+    if one_kernel and needed > 1.0:
+        before_gather = before_gather + p.hadamard_reads * p.activation_bytes * elements / split
     if needed == 1.0 or not p.one_scale:
         return before_gather
     gathered = cast_bytes(job, elements / split, 1.0) + 2.0 * p.operand_bytes * elements
@@ -189,20 +264,27 @@ def weight_casts(
     cluster: Cluster, job: Job, plan: Plan, name: str, weights: Any, ranks: Any, backward: bool, key: Operator | None = None
 ) -> list[Term]:
     """Weight casts in one pass of a micro-batch: at every use, or where casts are kept only when ZeRO 3 gathers them again."""
+    p = job.precision
     if job.frozen_weights:  # stored as they are multiplied
         return []
-    p = job.precision
+    if p.rounded_weights:
+        rounding = traffic.cast(weights, p.parameter_bytes, p.parameter_bytes, 0.0, 1.0)
+        return [] if backward else [elementwise(cluster, name, rounding, 1.0, key=key or CAST)]
     gathered_again = (plan.zero == 3) & (ranks > 1.0)
     if keeps_weights(job):
         if backward or not np.any(gathered_again):
             return []
-        return [elementwise(cluster, name, whole_weights(cluster, job, weights), 2.0, times=np.where(gathered_again, 1.0, 0.0), key=key)]
+        moved, rotated = whole_weights(cluster, job, weights), p.rotations(WEIGHT) * weights
+        return [cast_kernels(cluster, job, name, moved, rotated, 2.0, key, np.where(gathered_again, 1.0, 0.0))]
+    if not p.product(INPUT_GRADIENT if backward else OUTPUT).narrow:
+        return []
     shards = np.where(gathered_again & job.fp8_param_gather, ranks, 1.0)
     wide = job.framework.parameter_bytes.value if job.framework.parameter_bytes is not None else p.parameter_bytes
     reads = 0.0 if backward and fuses_casts(job) else scale_reads(job)  # a compiler finds them once for both passes
     cast_whole = traffic.cast(weights, p.parameter_bytes, p.weight_bytes, reads, 1.0)
     cast_shard = traffic.cast(weights / shards, wide, p.weight_bytes, 0.0, 1.0) + (2.0 * p.weight_bytes * weights if backward else 0.0)
-    return [elementwise(cluster, name, np.where(shards > 1.0, cast_shard, cast_whole), 2.0, key=key)]
+    rotated = weights * float((WEIGHT, INPUT_GRADIENT if backward else OUTPUT) in p.rotated)
+    return [cast_kernels(cluster, job, name, np.where(shards > 1.0, cast_shard, cast_whole), rotated, 2.0, key)]
 
 
 def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
@@ -210,7 +292,8 @@ def whole_weights(cluster: Cluster, job: Job, weights: Any) -> Any:
     p, both = job.precision, layouts(job, cluster)
     if gathered_bytes(job) < p.parameter_bytes:
         return 2.0 * (both - 1.0) * p.weight_bytes * weights
-    return traffic.cast(weights, p.parameter_bytes, p.weight_bytes, scale_reads(job), both)
+    again = p.hadamard_reads if both > 1.0 and p.rotations(WEIGHT) else 0.0  # two transforms are two casts
+    return traffic.cast(weights, p.parameter_bytes, p.weight_bytes, scale_reads(job) + again, both)
 
 
 def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:
@@ -227,18 +310,22 @@ def kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Ter
 
 def _kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace, share: float, expert_share: float) -> list[Term]:
     """The casts of ``share`` of the weights outside experts and ``expert_share`` of those inside, in the job's precision."""
-    if job.frozen_weights or not job.precision.narrow:
+    if job.frozen_weights or job.precision.uses(WEIGHT) == 0.0:
         return []
     if not keeps_weights(job):
         return _scales(cluster, job, plan, pace) if job.fp8_param_gather else []
     not_gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1.0), 0.0, 1.0)
     kept_experts = np.where((plan.zero == 3) & (plan.expert_shard_ranks > 1.0), 0.0, 1.0) if job.model.num_experts else not_gathered
 
-    def local(stage: Stage) -> Any:
-        """Bytes moved for the weights of a stage on one rank."""
+    def counts(stage: Stage) -> tuple[Any, Any]:
+        """Weights of a stage on one rank, outside experts and in them."""
         common, routed, entire = stage_linear(job.model, stage)
         dense = share * not_gathered * ((common - entire) / plan.tp + entire)
-        experts = expert_share * kept_experts * (routed / plan.expert_ways)
+        return dense, expert_share * kept_experts * (routed / plan.expert_ways)
+
+    def local(stage: Stage) -> Any:
+        """Bytes moved for the weights of a stage on one rank."""
+        dense, experts = counts(stage)
         moved = whole_weights(cluster, job, dense + experts)
         if job.fp8_param_gather:
             shard = dense / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
@@ -246,7 +333,10 @@ def _kept_weights(cluster: Cluster, job: Job, plan: Plan, pace: Pace, share: flo
             moved = moved + scale_reads(job) * 4.0 * shard  # of the fp32 master weights
         return moved
 
-    return [elementwise(cluster, "weight casts", pace.of(local), 2.0, times=np.maximum(not_gathered, kept_experts))]
+    rotations = job.precision.rotations(WEIGHT)
+    rotated = rotations * pace.of(lambda stage: sum(counts(stage))) if rotations else 0.0
+    times = np.maximum(not_gathered, kept_experts)
+    return [cast_kernels(cluster, job, "weight casts", pace.of(local), rotated, 2.0, times=times)]
 
 
 def _scales(cluster: Cluster, job: Job, plan: Plan, pace: Pace) -> list[Term]:

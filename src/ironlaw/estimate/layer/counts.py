@@ -12,7 +12,8 @@ from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of, sized
 from ironlaw.estimate.layer.sizes import core_head_dim
 from ironlaw.estimate.pipeline.stages import Stage, once_for_stage
-from ironlaw.law import parameters
+from ironlaw.law import parameters, residuals
+from ironlaw.precision import SHARED
 
 
 def norm_parameters(model: Model) -> Any:
@@ -36,6 +37,31 @@ def latent_projections(model: Model) -> float:
     return 2.0 * model.hidden_size * model.moe_latent_size
 
 
+def latent_norm(model: Model) -> float:
+    """Weights of the norm of what experts on a latent put out."""
+    return float(model.moe_latent_size) if model.moe_latent_norm else 0.0
+
+
+def residual_parameters(model: Model, kind: Kind) -> Any:
+    """What a layer's residual connections hold: hyper-connections or attention residuals of each block, its second embedding."""
+    count: Any = 0.0
+    if model.hc_mult:
+        count = count + kind.blocks * residuals.hyper_connection(model.hidden_size, model.hc_mult)
+    if model.attn_res_block_size:
+        count = count + kind.blocks * residuals.attention_residual(model.hidden_size)
+    if model.hidden_size_per_layer_input:
+        count = count + residuals.per_layer_embedding(model.hidden_size, model.hidden_size_per_layer_input)
+    return count
+
+
+def residual_matmul(model: Model, kind: Kind) -> Any:
+    """Weights among them that multiply each token."""
+    count: Any = 0.0
+    if model.hc_mult:
+        count = count + kind.blocks * residuals.hyper_connection_matmul(model.hidden_size, model.hc_mult)
+    return count + 3.0 * model.hidden_size * model.hidden_size_per_layer_input  # a layer's share of the projection of all layers too
+
+
 def visited(model: Model) -> float:
     """Mean number of experts with weights that a token visits; experts without weights are taken to be chosen as often as others."""
     choices = model.num_experts + model.zero_expert_num
@@ -55,6 +81,8 @@ def expert_parameters(model: Model) -> Any:
 
 def norms_of(model: Model, kind: Kind) -> float:
     """Norms of a layer: the model's number, or one where a layer is one block; fewer where a layer has no mixer or no MLP."""
+    if not kind.blocks:
+        return 0.0
     return 1.0 if model.one_block_layers else float(model.norms_per_layer) * (kind.blocks / 2.0 if model.layer_groups else 1.0)
 
 
@@ -63,11 +91,13 @@ def layer_parts(model: Model, kind: Kind) -> dict[str, Any]:
     model = sized(model, kind)
     parts = {kind.mixer.prefix.strip() or "attention": kind.mixer.parameters(model)}
     parts["norms"] = norms_of(model, kind) * norm_parameters(model)
+    if held := residual_parameters(model, kind):
+        parts["residual connections"] = held
     if kind.place == "end":  # two hidden states are normed and projected to one, and normed again
         parts["projection of two states"] = 2.0 * model.hidden_size * model.hidden_size + 3.0 * norm_parameters(model)
     if kind.routed:
         parts["router"] = router_parameters(model)
-        parts["projections to the experts' width"] = latent_projections(model)
+        parts["projections to the experts' width"] = latent_projections(model) + latent_norm(model)
         if model.shared_expert_intermediate_size:
             gate = model.hidden_size if model.shared_expert_gate else 0.0
             parts["shared expert"] = mlp_parameters(model, model.shared_expert_intermediate_size) + gate
@@ -110,22 +140,51 @@ def table_parameters(model: Model) -> Any:
     return parameters.embedding(model.vocab_size, model.hidden_size)
 
 
+def output_width(model: Model) -> float:
+    """Numbers that the output layer predicts of a token: a logit for each word of the vocabulary, or scores."""
+    return float(model.scores or model.vocab_size)
+
+
+@lru_cache(256)
+def output_matrix(model: Model) -> Any:
+    """The matrix of the output layer."""
+    return parameters.embedding(output_width(model), model.hidden_size)
+
+
 @lru_cache(256)
 def embedding_parameters(model: Model) -> Any:
     """Token embedding, learned positions, and the norm that some models have after them."""
     count = table_parameters(model)
+    if model.products:  # of patches, in place of a table; a kind of layer holds them with the other parameters
+        count = 0.0 * count
+    else:
+        count = count + model.other_parameters
     if model.position_embedding == "learned":
         count = count + parameters.learned_positions(model.max_position_embeddings, model.hidden_size)
     if model.embedding_norm:
         count = count + norm_parameters(model)
+    if model.hidden_size_per_layer_input:
+        rows, width = model.vocab_size_per_layer_input or model.vocab_size, model.hidden_size_per_layer_input
+        count = count + residuals.per_layer_tables(model.hidden_size, model.num_hidden_layers, width, rows)
     return count
 
 
 @lru_cache(256)
 def head_parameters(model: Model) -> Any:
     """Output projection, tied or not, and the final norm, as the last stage holds them."""
-    count = table_parameters(model) + norm_parameters(model)
-    return count + (model.vocab_size if model.output_bias else 0.0)
+    count = output_matrix(model) + (norm_parameters(model) if model.final_norm else 0.0)
+    if model.head == "masked":
+        count = count + transform_parameters(model)
+    if model.hc_mult:
+        count = count + residuals.hyper_head(model.hidden_size, model.hc_mult)
+    if model.attn_res_block_size:
+        count = count + residuals.attention_residual(model.hidden_size)
+    return count + (output_width(model) if model.output_bias else 0.0)
+
+
+def transform_parameters(model: Model) -> Any:
+    """The dense layer and the norm before the output layer of a model that fills in masked tokens."""
+    return parameters.mlp(model.hidden_size, model.hidden_size, 0.0, 0.0) / 2.0 + model.hidden_size + norm_parameters(model)
 
 
 def tied_parameters(model: Model) -> Any:
@@ -153,6 +212,16 @@ def active_parameters(model: Model) -> Any:
     return _layers(model, visited(model)) + embedding_parameters(model) + head_parameters(model) - tied_parameters(model)
 
 
+def parameters_at_tokens(model: Model, seq_len: Any) -> Any:
+    """Active parameters, each by the tokens that it sees for a token of the sequence: a tower's see the tokens of its items."""
+    count: Any = active_parameters(model)
+    for kind in kinds(model):
+        if kind.tower is not None:
+            seen = kind.tower.tokens * kind.tower.items / seq_len
+            count = count - (1.0 - seen) * kind.count * common_parameters(model, kind)
+    return count
+
+
 def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
     """A message where the dimensions do not give the published count, else None."""
     if model.published_parameters is None:
@@ -167,7 +236,7 @@ def count_problem(model: Model, tolerance: float = 0.005) -> str | None:
 def matmul_per_layer(model: Model, kind: Kind) -> Any:
     """Weights of one layer that multiply each token: mixer, router, the MLP or the experts it visits."""
     model = sized(model, kind)
-    count = kind.mixer.matmul(model)
+    count = kind.mixer.matmul(model) + residual_matmul(model, kind)
     wide = 2.0 + float(model.gated_mlp)
     if kind.place == "end":
         count = count + 2.0 * model.hidden_size * model.hidden_size
@@ -182,7 +251,7 @@ def attending_layers(model: Model) -> float:
     """Layers whose mixer is attention, those for further tokens included."""
     count = 0.0
     for kind in kinds(model):
-        count += kind.count if kind.mixer.attends else 0.0
+        count += kind.count if kind.attends_along else 0.0
     return count
 
 
@@ -190,15 +259,23 @@ def matmul_parameters(model: Model) -> Any:
     """Parameters that multiply activations once a token: the layers' matrices and the output projections."""
     count: Any = 0.0
     for kind in kinds(model):
-        count = count + kind.count * matmul_per_layer(model, kind)
-    return count + (1.0 + model.num_nextn_predict_layers) * table_parameters(model)
+        if kind.tower is None:
+            count = count + kind.count * matmul_per_layer(model, kind)
+    if model.head == "masked":
+        count = count + model.hidden_size * model.hidden_size
+    return count + head_weights(model)
+
+
+def head_weights(model: Model) -> Any:
+    """Weights of the output layers that multiply each token; one class for a whole sequence counts nothing."""
+    return 0.0 if model.head == "class" else (1.0 + model.num_nextn_predict_layers) * output_matrix(model)
 
 
 def attention_width(model: Model) -> float:
     """Heads times head_dim, mean of queries-and-keys and values, and of the layers that attend."""
     if not model.layer_groups:
         return float(model.num_attention_heads) * core_head_dim(model)
-    attending = [kind for kind in kinds(model) if kind.mixer.attends]
+    attending = [kind for kind in kinds(model) if kind.attends_along]
     width = sum(kind.count * sized(model, kind).num_attention_heads * core_head_dim(sized(model, kind)) for kind in attending)
     return float(width / max(attending_layers(model), 1.0))
 
@@ -210,7 +287,7 @@ def cached_heads(model: Model) -> float:
     width = 0.0
     for kind in kinds(model):
         sizes = sized(model, kind)
-        if kind.mixer.attends:
+        if kind.attends_along:
             width += kind.count * sizes.num_key_value_heads * sizes.head_dim * (0.5 if sizes.attention_k_eq_v else 1.0)
     return width / (model.head_dim * max(attending_layers(model), 1.0))
 
@@ -240,7 +317,8 @@ def linear_parameters(model: Model, kind: Kind) -> Any:
     if kind.wide:
         return 0.0
     model = sized(model, kind)
-    count = kind.mixer.matmul(model) + (2.0 + float(model.gated_mlp)) * model.hidden_size * common_width(model, kind)
+    width = 0 if kind.routed and SHARED in model.wide_parts else common_width(model, kind)
+    count = kind.mixer.matmul(model) + (2.0 + float(model.gated_mlp)) * model.hidden_size * width
     count = count + (latent_projections(model) if kind.routed else 0.0)
     return count + (2.0 * model.hidden_size * model.hidden_size if kind.place == "end" else 0.0)
 
@@ -273,20 +351,26 @@ def stage_linear(model: Model, stage: Stage, trained: bool = False) -> tuple[Any
 def replicated_parameters(model: Model, kind: Kind) -> Any:
     """Parameters of a layer that tensor parallelism does not split: norms, router, and down-projections of latent attention."""
     model = sized(model, kind)
-    count = norms_of(model, kind) * norm_parameters(model)
+    count = norms_of(model, kind) * norm_parameters(model) + residual_parameters(model, kind)
     for part in kind.mixer.replicated(model):
         count = count + part
     if kind.routed:
-        count = count + router_parameters(model) + latent_projections(model)
+        count = count + router_parameters(model) + latent_projections(model) + latent_norm(model)
     return count
 
 
 @once_for_stage
 def stage_replicated(model: Model, stage: Stage) -> Any:
     """Parameters of a stage that tensor parallelism does not split: of its layers, learned positions, and the last norm."""
-    positions = embedding_parameters(model) - table_parameters(model)
-    count = stage.embedding * positions + stage.head * norm_parameters(model)
+    positions = embedding_parameters(model) - (0.0 if model.products else table_parameters(model)) - per_layer_table(model)
+    count = stage.embedding * positions + stage.head * (norm_parameters(model) if model.final_norm else 0.0)
     return _with_layers(count, model, stage, replicated_parameters)
+
+
+def per_layer_table(model: Model) -> float:
+    """The table of all layers' second embeddings, which ranks split by rows as they split the first."""
+    rows = model.vocab_size_per_layer_input or model.vocab_size
+    return float(model.num_hidden_layers * model.hidden_size_per_layer_input * rows)
 
 
 @once_for_stage

@@ -1,7 +1,7 @@
 """The routed part of a mixture-of-experts layer: router, permutation, grouped GEMMs, all-to-all.
 
 Tokens are routed from their sequence-parallel share (``tokens / tp``). Every expert-parallel rank receives as many rows as
-it sends, times the imbalance; with a capacity factor it computes that many instead, padded or dropped.
+it sends, times the imbalance (``uneven``); with a capacity factor it computes that many instead, padded or dropped.
 """
 
 from __future__ import annotations
@@ -12,25 +12,16 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer import casts, gradients
+from ironlaw.estimate.layer import casts, gradients, uneven
 from ironlaw.estimate.layer.casts import job_of_experts
 from ironlaw.estimate.layer.counts import expert_width, visited
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.products import product_key
-from ironlaw.estimate.layer.sizes import (
-    INPUT_GRADIENT,
-    OUTPUT,
-    WEIGHT_GRADIENT,
-    Operator,
-    Shapes,
-    elementwise,
-    gemm,
-    kernel,
-    once_for_sizes,
-)
+from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise, gemm, kernel, once_for_sizes
 from ironlaw.job import Job
 from ironlaw.law import experts, flops
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, total
 
 TILE = 128.0  # rows of the tiles of grouped GEMM kernels where the framework record has none
@@ -45,8 +36,7 @@ _PERMUTED, _ACTIVATED, _CAST = (Operator(name, behind_dispatch=True) for name in
 
 def rows(job: Job, plan: Plan, s: Shapes) -> Any:
     """Rows the experts of one rank compute."""
-    factor = job.capacity_factor or job.expert_imbalance
-    return experts.routed_rows(s.tokens, visited(job.model), plan.tp, plan.etp, 1.0) * factor
+    return experts.routed_rows(s.tokens, visited(job.model), plan.tp, plan.etp, 1.0) * uneven.imbalance(job, plan, s)
 
 
 def width(job: Job, plan: Plan) -> Any:
@@ -68,18 +58,25 @@ def latent_shapes(job: Job, plan: Plan, s: Shapes) -> dict[str, tuple[Any, Any, 
 def grouped_gemm(cluster: Cluster, job: Job, plan: Plan, name: str, m: Any, n: Any, k: Any, key: Operator) -> Term:
     """One GEMM an expert of the rank, all in one kernel: ``m`` rows in all, ``n`` by ``k`` weights each."""
     p, wgrad = job_of_experts(job).precision, key.computes == WEIGHT_GRADIENT
-    local = job.model.num_experts / plan.ep
-    weights = local * n * k * (gradients.written(job) if wgrad else p.operand_bytes)
-    moved = weights + m * k * p.operand_bytes + m * n * (p.operand_bytes if wgrad else p.activation_bytes)
-    flop = flops.gemm(computed_rows(job, m, local), n, k)
-    return kernel(cluster, name, flop, moved, p.peak, cluster.experts(p.gemm), launches=product_launches(job, local), key=key)
+    product = p.product(key.computes)
+    operand = p.operand_bytes if product.narrow else p.activation_bytes
+    local = uneven.held_experts(job, plan)
+    weights = local * n * k * (gradients.written(job) if wgrad else operand)
+    moved = weights + m * k * operand + m * n * (operand if wgrad else p.activation_bytes)
+    flop = flops.gemm(computed_rows(job, plan, m, local), n, k)
+    return kernel(cluster, name, flop, moved, product.peak, cluster.experts(product.gemm), launches=product_launches(job, local), key=key)
 
 
-def computed_rows(job: Job, m: Any, local: Any) -> Any:
-    """Rows that the tiles of a rank's ``local`` experts compute for the ``m`` it has."""
+def computed_rows(job: Job, plan: Plan, m: Any, local: Any) -> Any:
+    """Rows that the tiles of a rank's ``local`` experts compute for the ``m`` it has; with given loads for groups of unequal rows."""
     f = job.framework
     tile = TILE if f.expert_tile is None else f.expert_tile.value
-    return experts.straddling_rows(m, local, tile) if f.straddling_tiles else experts.padded_rows(m, local, tile)
+    if f.straddling_tiles:
+        return experts.straddling_rows(m, local, tile)
+    loads = uneven.profile(job, plan)
+    if loads is None:
+        return experts.padded_rows(m, local, tile)
+    return experts.padded_rows(np.asarray(m)[..., None] * loads, np.asarray(local)[..., None], tile).mean(axis=-1)
 
 
 def product_launches(job: Job, local: Any) -> Any:
@@ -161,7 +158,7 @@ def added_bias(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool
         return []
     stated = f.expert_bias_bytes_backward if backward and f.expert_bias_bytes_backward is not None else f.expert_bias_bytes
     elements = rows(job, plan, s) * float(expert_width(job.model))
-    launched = bias_operators(job) * job.model.num_experts / plan.ep
+    launched = bias_operators(job) * uneven.held_experts(job, plan)
     return [elementwise(cluster, "bias of experts", stated.value * elements, launched, key=_ACTIVATED)]
 
 
@@ -170,9 +167,9 @@ def launches_of_product(job: Job) -> float:
 
     A mean over the three products of training. Where the record says nothing both operands are cast at every use.
     """
-    if not job.precision.narrow:
+    if not any(product.narrow for product in job.precision.products.values()):
         return 1.0
-    stated = job.framework.expert_launches.get(job.precision.name)
+    stated = job.framework.expert_launches.get(job.precision.known_as)
     return 3.0 if stated is None else stated.value
 
 
@@ -191,18 +188,24 @@ def expert_casts(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bo
     job = job_of_experts(job)
     if not job.precision.narrow:
         return []
-    m, sent, hidden = rows(job, plan, s), dispatches_fp8(job, backward), float(expert_width(job.model))
+    p, m, sent, hidden = job.precision, rows(job, plan, s), dispatches_fp8(job, backward), float(expert_width(job.model))
     w, inner = width(job, plan), job.model.moe_intermediate_size / plan.etp
-    ready = sent and job.precision.name == "fp8-block" and casts.keeps_inputs(job)
-    moved = casts.activation_cast_bytes(cluster, job, m, w if backward else inner, 1.0, backward)
+    ready = sent and p.known_as == "fp8-block" and casts.keeps_inputs(job)
+    first = w if backward else inner
+    moved = casts.activation_cast_bytes(cluster, job, m, first, 1.0, backward)
     moved = moved + casts.activation_cast_bytes(cluster, job, m, hidden, 1.0, backward, fused=ready)
-    if backward and not casts.keeps_inputs(job) and not job.lora_rank:
+    if backward and not casts.keeps_inputs(job) and not job.lora_rank and p.product(WEIGHT_GRADIENT).narrow:
         moved = moved + casts.cast_bytes(job, m * (hidden + inner), 1.0)
-    terms = [elementwise(cluster, "experts' casts", moved, 2.0 * (1.0 + casts.scale_reads(job)), key=_CAST)]
+    weights = uneven.held_experts(job, plan) * hidden * (w + inner)
+    if backward and not job.lora_rank:
+        moved = moved + casts.turned_back_bytes(job, m * (hidden + inner), weights)
+    terms = []
+    if any(product.narrow for product in p.products.values()):
+        rotated = casts.rotated_elements(job, m * (hidden + first), m * (hidden + inner), backward)
+        terms = [casts.cast_kernels(cluster, job, "experts' casts", moved, rotated, 2.0 * casts.kernels_of_cast(job), _CAST)]
     if sent:
         elements = s.tokens / plan.tp * hidden
-        terms.append(elementwise(cluster, "casts before dispatch", (job.precision.activation_bytes + FP8_BYTES) * elements))
-    weights = job.model.num_experts / plan.ep * hidden * (w + inner)
+        terms.append(elementwise(cluster, "casts before dispatch", (p.activation_bytes + FP8_BYTES) * elements))
     return terms + casts.weight_casts(cluster, job, plan, "experts' weight casts", weights, plan.expert_shard_ranks, backward, _CAST)
 
 
@@ -244,7 +247,7 @@ def routing(job: Job) -> tuple[float, float, float]:
 
 def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, element: float) -> Term:
     """Send rows of ``element`` bytes a number to the ranks of their experts, or back."""
-    spread = job.capacity_factor or job.expert_imbalance
+    spread = uneven.imbalance(job, plan, s)
     sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * element * spread
     if dispatcher_of(job).sends_once:
         return wires.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
@@ -268,7 +271,7 @@ def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: b
     if dispatches_fp8(job, backward):
         dispatch = exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES)
         moved = total("dispatch and combine", [dispatch, combine])
-    size = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * (job.capacity_factor or job.expert_imbalance) * plan.etp
+    size = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * uneven.imbalance(job, plan, s) * plan.etp
     gather = wires.collective(cluster, plan, "all-gather", "all_gather", plan.etp, size, 1.0)
     scatter = wires.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, size, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)

@@ -6,20 +6,22 @@ from typing import Any
 
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.layer import experts
+from ironlaw.estimate.layer import experts, uneven
 from ironlaw.estimate.layer.counts import expert_width
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.products import linear_shapes
 from ironlaw.estimate.layer.sizes import Shapes, elementwise
-from ironlaw.job import Job, Precision
+from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import Precision
 from ironlaw.terms import Term
 
 # bytes of a weight with its scales: fp8 has one a tensor; nf4 one byte for 64 weights and four for 256 of those bytes
 # (Dettmers et al., QLoRA, NeurIPS 2023, sections 3 and appendix A, https://arxiv.org/abs/2305.14314: double quantisation); gptq a scale
-# of two bytes and a zero of four bits for 128 weights (AutoGPTQ, qlinear: scales and qzeros by group, https://github.com/AutoGPTQ/AutoGPTQ)
-STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0}
-FOUR_BITS = ("nf4", "gptq")  # unpacked to 16 bits before each product
+# of two bytes and a zero of four bits for 128 weights (AutoGPTQ, qlinear: scales and qzeros by group, https://github.com/AutoGPTQ/AutoGPTQ);
+# mxfp4 a scale of a byte for 32 (OCP Microscaling Formats 1.0)
+STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0, "mxfp4": 0.5 + 1.0 / 32.0}
+FOUR_BITS = ("nf4", "gptq", "mxfp4")  # unpacked to 16 bits before each product
 ONE_LAYOUT = ("hopper", "ada")  # their fp8 products read both operands along the sum, so the backward pass needs weights transposed
 
 
@@ -29,7 +31,7 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
         return
     if not lora_rank:
         raise QuestionError(f"--frozen-weights {stored}: the format applies to weights that adapters leave frozen; give --lora-rank")
-    if stored == "fp8" and precision.name != "fp8":
+    if stored == "fp8" and precision.known_as != "fp8":
         raise QuestionError(f"--frozen-weights fp8: products read the stored fp8 weights; give --precision fp8, not {precision.name}")
     if stored in FOUR_BITS and precision.narrow:
         raise QuestionError(
@@ -49,7 +51,7 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
         count = count + n * k
     if kind.routed:
         narrow = job.model.moe_intermediate_size / plan.etp
-        count = count + job.model.num_experts / plan.ep * expert_width(job.model) * (experts.width(job, plan) + narrow)
+        count = count + uneven.held_experts(job, plan) * expert_width(job.model) * (experts.width(job, plan) + narrow)
     return count
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.model import LayerGroup, Model
+from ironlaw.catalog.model import LayerGroup, Model, Tower
 from ironlaw.estimate.layer.mixer import Mixer
 from ironlaw.estimate.layer.mixers import MIXERS
 from ironlaw.estimate.layer.sizes import Shapes
@@ -19,6 +19,7 @@ from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import FURTHER
 
 
 class Kind(Frozen):
@@ -27,7 +28,7 @@ class Kind(Frozen):
     name: str
     count: float
     mlp: str = "dense"  # dense | routed | none
-    place: str = "spread"  # front | spread | end
+    place: str = "spread"  # front | spread | end | tower: with the embedding, on the first stage
     first: float = 0.0  # the zone of the model's layers that it shares with kinds mixed into it: from this layer
     last: float = 0.0  # to before this one
     mixer: Mixer = MIXERS["attention"]
@@ -35,6 +36,7 @@ class Kind(Frozen):
     wide: bool = False  # True: kept wide where the others compute in a narrow format
     alike: float = 0.0  # layers of this kind and of its wide or narrow counterpart together; 0: there is no counterpart
     sizes: tuple[tuple[str, Any], ...] = ()  # sizes that differ from the model's, by field of a Model
+    tower: Tower | None = None  # the tower that the layer belongs to, whose sizes and tokens it has
 
     @property
     def routed(self) -> bool:
@@ -45,6 +47,11 @@ class Kind(Frozen):
     def has_mlp(self) -> bool:
         """True where the layer has an MLP, dense or routed."""
         return self.mlp != "none"
+
+    @property
+    def attends_along(self) -> bool:
+        """True where a token of the sequence attends to the sequence: not in a tower, and not across to what a tower made."""
+        return self.mixer.attends and not self.mixer.crosses and self.tower is None
 
     @property
     def blocks(self) -> float:
@@ -64,22 +71,66 @@ def kinds(model: Model) -> tuple[Kind, ...]:
         listed = _kept_wide(listed, model)
     if model.num_nextn_predict_layers:
         mlp = "routed" if model.num_experts else "dense"
-        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end"))
+        mixer = next((kind.mixer for kind in listed if kind.mixer.attends), MIXERS["attention"])
+        wide = FURTHER in model.wide_parts
+        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end", mixer=mixer, wide=wide))
+    if model.products:
+        listed.append(Kind("patches", 1.0, "none", "tower", mixer=MIXERS["products"], wide=True))
+    for tower in model.towers:
+        listed += _of_tower(tower) if tower.items else []
     return tuple(k for k in listed if k.count > 0)
 
 
 @lru_cache(1024)
 def sized(model: Model, kind: Kind) -> Model:
     """The model with the sizes of layers of a kind; the model itself where all layers have one size."""
+    if kind.tower is not None:
+        return tower_model(model, kind.tower)
     return model.replace(**dict(kind.sizes)) if kind.sizes else model
 
 
 def layer_of_kind(job: Job, plan: Plan, s: Shapes, kind: Kind) -> tuple[Job, Shapes]:
     """The job and the sizes for layers of a kind; ``job`` and ``s`` unchanged where all layers have one size."""
-    if not kind.sizes:
+    if kind.tower is not None:  # no adapter beside a tower, and each item is a document of its own
+        job = job.replace(lora_rank=0.0, document_length=0.0)
+        plan = plan_of_kind(plan, kind)
+    elif not kind.sizes:
         return job, s
     job_of_kind = job.replace(model=sized(job.model, kind))
     return job_of_kind, Shapes.of(job_of_kind, plan)
+
+
+def plan_of_kind(plan: Plan, kind: Kind) -> Plan:
+    """The plan with the tokens that layers of a kind compute on: a tower has items in place of sequences."""
+    tower = kind.tower
+    if tower is None:
+        return plan
+    return plan.replace(micro_batch_size=plan.micro_batch_size * tower.items, seq_len=0.0 * plan.seq_len + tower.tokens)
+
+
+@lru_cache(1024)
+def tower_model(model: Model, tower: Tower) -> Model:
+    """A tower's layers as a model: every field that a tower does not have is the default."""
+    own = {name: getattr(tower, name) for name in Tower.fields if name in Model.fields and name != "name"}
+    own["num_key_value_heads"] = tower.num_key_value_heads or tower.num_attention_heads
+    return Model(
+        name=model.name,
+        title=model.title,
+        source=model.source,
+        **own,
+        vocab_size=model.vocab_size,
+        max_position_embeddings=max(int(tower.tokens), 1),
+        tie_word_embeddings=True,
+        bidirectional=True,
+    )
+
+
+def _of_tower(tower: Tower) -> list[Kind]:
+    """The layers of a tower, which stay in the wide precision, and the products before and behind them."""
+    shared = {"place": "tower", "trained": not tower.frozen, "wide": True, "tower": tower}
+    ends = Kind(f"{tower.name} input and output", 1.0, "none", mixer=MIXERS["products"], **shared)
+    layers = Kind(f"{tower.name} layers", float(tower.num_hidden_layers), **shared)
+    return [layers, ends] if tower.products or tower.other_parameters else [layers]
 
 
 def values_of(model: Model, field: str) -> tuple[int, ...]:
@@ -87,7 +138,7 @@ def values_of(model: Model, field: str) -> tuple[int, ...]:
     return tuple(sorted({getattr(sized(model, kind), field) for kind in kinds(model)}))
 
 
-_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+_OWN = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "compress_ratio")
 
 
 def _group(group: LayerGroup, model: Model) -> Kind:
@@ -95,14 +146,25 @@ def _group(group: LayerGroup, model: Model) -> Kind:
     sizes = {field: getattr(group, field) for field in _OWN if getattr(group, field) not in (0, getattr(model, field))}
     words = [f"{_SHORT[field]} {value}" for field, value in sizes.items()]
     words += [f"window {group.sliding_window}"] if group.sliding_window else []
+    words += [f"picking {group.index_topk}"] if group.index_topk else []
+    words += ["shared keys and values"] if group.kv_shared else []
     mlp = {"routed": "routed ", "none": "MLP-free "}.get(group.mlp, "")
     name = f"{MIXERS[group.mixer].prefix}{mlp}layers" + (f" ({', '.join(words)})" if words else "")
     sizes |= {"sliding_window": group.sliding_window, "sliding_window_layers": model.num_hidden_layers if group.sliding_window else 0}
-    sizes |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks}
+    sizes |= {"attention_k_eq_v": group.attention_k_eq_v, "attention_sinks": group.attention_sinks, "kv_shared": group.kv_shared}
+    sizes |= {"index_topk": group.index_topk}
+    if MIXERS[group.mixer].windowed:  # its window is the model's
+        sizes = {field: value for field, value in sizes.items() if not field.startswith("sliding_window") and field != "attention_sinks"}
+    if MIXERS[group.mixer].crosses:
+        source = model.towers[-1]
+        sizes |= {"source_tokens": source.tokens * source.items, "source_size": source.hidden_size}
     return Kind(name, float(group.count), group.mlp, mixer=MIXERS[group.mixer], sizes=tuple(sizes.items()))
 
 
-_SHORT = {"num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP"}
+_SHORT = {
+    "num_attention_heads": "heads", "num_key_value_heads": "key-value heads", "head_dim": "head_dim", "intermediate_size": "MLP",
+    "compress_ratio": "entries of",
+}  # fmt: skip
 
 
 def _by_mlp(model: Model) -> list[Kind]:
@@ -191,6 +253,8 @@ def layers_of(stage: Stage, kind: Kind, model: Model) -> Any:
 
 
 def _count_layers(stage: Stage, kind: Kind, model: Model) -> Any:
+    if kind.place == "tower":
+        return stage.embedding * kind.count
     if kind.place == "end":
         return (stage.head if stage.further is None else stage.further) * kind.count
     everywhere = not kind.first and kind.last == model.num_hidden_layers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer import casts, experts
+from ironlaw.estimate.layer import casts, experts, residuals
 from ironlaw.estimate.layer.attention import DROPOUT
 from ironlaw.estimate.layer.counts import norms_of
 from ironlaw.estimate.layer.kinds import Kind
@@ -40,10 +40,10 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     fused = min(casts.fused_norms(job, shapes), norms)
     if not backward and fused:
         normed = normed - fused * (job.precision.activation_bytes - job.precision.operand_bytes) * hidden
-    groups = [
-        elementwise(cluster, "norms", frozen_share * normed, norms),
-        elementwise(cluster, "residuals", unit * residual(job, backward) * kind.blocks * hidden, kind.blocks),
-    ]
+    groups = [elementwise(cluster, "norms", frozen_share * normed, norms)]
+    if not model.hc_mult:
+        groups.append(elementwise(cluster, "residuals", unit * residual(job, backward) * kind.blocks * hidden, kind.blocks))
+    groups += residuals.memory_bound(cluster, job, s, kind, backward)
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
     if wide:
         key = Operator("activation", behind_dispatch=kind.routed)

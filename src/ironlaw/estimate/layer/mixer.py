@@ -26,6 +26,9 @@ class Mixer:
     attends = False  # its computation grows with the square of the sequence, and it may be recomputed without the rest of the layer
     launches = 0.0  # kernels of a forward pass beside the kernels of any layer
     graph_module = "attn"  # what Megatron Core's scope of CUDA graphs calls it
+    assumed = ""  # what is assumed of its kernels, where those of training stacks are not public
+    crosses = False  # it attends to what a tower made, not to its own sequence
+    windowed = False  # every layer sees the model's window, and perhaps more
     exchanges = False  # context ranks trade tokens for whole sequences of some heads
 
     def parameters(self, model: Model) -> Any:

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer import adapters, experts, frozen_weights, gradients, memory_bound
+from ironlaw.estimate.layer import adapters, casts, experts, frozen_weights, gradients, memory_bound
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.products import LAST_PRODUCTS, mlp_shapes, product_key
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Shapes, gemm, once_for_sizes, operator_of
+from ironlaw.estimate.layer.sizes import Shapes, gemm, once_for_sizes, operator_of
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, total
 
 PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # keys of the passes over a layer
@@ -29,7 +30,7 @@ class Operators(NamedTuple):
 
 def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, forward."""
-    terms = mixer_forward(cluster, job, plan, s, kind.mixer) + _forward(cluster, job, mlp_shapes(job, s, kind))
+    terms = mixer_forward(cluster, job, plan, s, kind.mixer) + _forward(cluster, job_of_mlp(job, kind), mlp_shapes(job, s, kind))
     terms += adapters.forward(cluster, job, plan, s, kind)
     terms += frozen_weights.dequantised(cluster, job, plan, s, kind)
     return terms + (experts.linear_forward(cluster, job, plan, s) if kind.routed else [])
@@ -37,10 +38,15 @@ def linear_forward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind
 
 def linear_backward(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """The layer's GEMMs, backward: the input gradient is (m, n) by (n, k), the weight gradient (k, m) by (m, n)."""
-    terms = mixer_backward(cluster, job, plan, s, kind.mixer) + _backward(cluster, job, mlp_shapes(job, s, kind))
+    terms = mixer_backward(cluster, job, plan, s, kind.mixer) + _backward(cluster, job_of_mlp(job, kind), mlp_shapes(job, s, kind))
     terms += adapters.backward(cluster, job, plan, s, kind)
     terms += frozen_weights.dequantised(cluster, job, plan, s, kind) + frozen_weights.transposed(cluster, job, plan, s, kind)
     return terms + (experts.linear_backward(cluster, job, plan, s) if kind.routed else [])
+
+
+def job_of_mlp(job: Job, kind: Kind) -> Job:
+    """The job for a layer's MLP outside its routed experts: shared experts may stay wide."""
+    return casts.job_of_shared(job) if kind.routed else job
 
 
 @once_for_sizes

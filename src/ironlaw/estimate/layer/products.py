@@ -21,7 +21,20 @@ def product_key(name: str, computes: str, of_adapter: bool = False) -> Operator:
 
 def linear_shapes(job: Job, s: Shapes, kind: Kind) -> dict[str, tuple[Any, Any, Any]]:
     """The layer's dense GEMMs forward, by name: (m, n, k). A routed layer's are attention and shared experts."""
-    return {**kind.mixer.products(job, s), **mlp_shapes(job, s, kind)}
+    return {**kind.mixer.products(job, s), **mlp_shapes(job, s, kind), **per_layer_shapes(job, s)}
+
+
+def per_layer_shapes(job: Job, s: Shapes) -> dict[str, tuple[Any, Any, Any]]:
+    """The products of a layer's second embedding: its share of the projection of all layers, the gate, and the projection back."""
+    width = float(job.model.hidden_size_per_layer_input)
+    if not width:
+        return {}
+    rows = s.sequence_tokens
+    return {
+        "per-layer input": (rows, width, s.hidden),
+        "per-layer gate": (rows, width, s.hidden),
+        "per-layer projection": (rows, s.hidden, width),
+    }
 
 
 def dense_shapes(s: Shapes) -> dict[str, tuple[Any, Any, Any]]:

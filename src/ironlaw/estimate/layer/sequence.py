@@ -7,10 +7,13 @@ Of ``cp`` ranks, ``head_ranks`` trade heads for tokens; the other factor, ``sequ
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.documents.columns import sequences_of
+from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.job import Job
 from ironlaw.law import masks
@@ -52,12 +55,16 @@ def sequence_ranks(job: Job, plan: Plan) -> Any:
 
 
 def attended_span(job: Job, plan: Plan) -> Any:
-    """Tokens attention reaches over: the sequence, or the document packed into it."""
+    """Tokens attention reaches over: the sequence, or the document packed into it; of many lengths the document of a random token."""
+    if job.model.source_tokens:  # across to what an encoder made
+        return job.model.source_tokens + 0.0 * plan.seq_len
+    if (sequences := sequences_of(job, plan)) is not None:
+        return sequences.span
     return np.minimum(plan.seq_len, job.document_length) if job.document_length else plan.seq_len
 
 
 def mean_key_length(job: Job, plan: Plan) -> Any:
-    """Keys that a causal query sees, mean of local and global layers; with an indexer the keys that it picked."""
+    """Keys that a query sees, mean of local and global layers; with an indexer the keys that it picked."""
     return _key_length(job, plan, 1.0)
 
 
@@ -73,17 +80,8 @@ def slowest_key_length(job: Job, plan: Plan) -> Any:
 
 
 def _key_length(job: Job, plan: Plan, ranks: Any) -> Any:
-    """Keys that a query of the last of ``ranks`` equal pieces sees, mean of the model's masks."""
-    model, span = job.model, attended_span(job, plan)
-    share = model.sliding_window_layers / model.num_hidden_layers
-    everywhere = _windowed(span, model.index_topk, ranks)  # a token among the first attends to all before it
-    if share == 0.0:
-        return everywhere
-    if model.attention_chunk_size:  # pieces of whole chunks have the same work
-        return share * masks.chunked_length(span, model.attention_chunk_size) + (1.0 - share) * everywhere
-    return share * _windowed(span, model.sliding_window, ranks) + (1.0 - share) * everywhere
-
-
-def _windowed(span: Any, window: float, ranks: Any) -> Any:
-    mean = masks.attended_length(span, window)
-    return mean if np.all(np.equal(ranks, 1.0)) else mean * masks.causal_imbalance(ranks, span, window)
+    """Keys that a query of the last of ``ranks`` equal pieces sees, mean of the model's masks; of many lengths the mean over the tokens."""
+    if (sequences := sequences_of(job, plan)) is None:
+        return keys_seen(job.model, attended_span(job, plan), ranks)
+    mean = sequences.keys(partial(keys_seen, job.model))
+    return mean if np.all(np.equal(ranks, 1.0)) else mean * masks.causal_imbalance(ranks, sequences.span, 0.0)

@@ -17,17 +17,15 @@ from ironlaw.catalog.records import Framework
 from ironlaw.catalog.sourced import Sourced, sustain
 from ironlaw.cluster import Cluster
 from ironlaw.frozen import Frozen
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import Job
 from ironlaw.law import flops, kernels, traffic
 from ironlaw.plan import Plan
+from ironlaw.precision import PRECISIONS
 from ironlaw.terms import BOUNDS, Term, leaf, plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _COMPUTE, _HBM = float(BOUNDS.index("compute")), float(BOUNDS.index("hbm"))
-
-
-OUTPUT, INPUT_GRADIENT, WEIGHT_GRADIENT = "output", "input gradient", "weight gradient"  # what a matrix product computes
 
 
 class Operator(NamedTuple):
@@ -57,6 +55,7 @@ class Shapes(Frozen):
     head_dim: float  # of queries and keys and of values, averaged
     ffn: Any
     wide: Any  # columns of the MLP's first GEMM: gate and up together
+    sequences: Any = 1.0  # of a micro-batch
 
     @cached_property
     def found(self) -> dict[Any, Any]:
@@ -86,7 +85,15 @@ class Shapes(Frozen):
             head_dim=core_head_dim(model),
             ffn=ffn,
             wide=ffn * (2.0 if model.gated_mlp else 1.0),
+            sequences=plan.micro_batch_size,
         )
+
+
+def of_predictions(model: Model, plan: Plan, s: Shapes) -> Shapes:
+    """The sizes of the output layer: of every token, or of one token of a sequence where a sequence has one class."""
+    if model.head != "class":
+        return s
+    return s.replace(tokens=plan.micro_batch_size, sequence_tokens=plan.micro_batch_size / plan.sequence_shards)
 
 
 def once_for_sizes(law: Callable[P, T]) -> Callable[P, T]:
@@ -177,9 +184,10 @@ def gemm(
     that the stack computes this product in whatever the precision; a device that lacks it uses the wide one.
     """
     p = PRECISIONS[stated] if stated in cluster.accelerator.peak else job.precision
-    operand = p.activation_bytes if wide else p.operand_bytes
+    product = p.product("" if key is None else key.computes)
+    operand = p.operand_bytes if product.narrow and not wide else p.activation_bytes
     moved = traffic.gemm(m, n, k, operand, operand, p.activation_bytes if result is None else result)
-    peak, constants = (p.wide, p.wide) if wide else (p.peak, p.gemm)
+    peak, constants = (p.wide, p.wide) if wide else (product.peak, product.gemm)
     return kernel(cluster, name, flops.gemm(m, n, k), moved, peak, cluster.gemm(constants), key=key)
 
 
@@ -207,6 +215,29 @@ def elementwise(
         traffic=moved,
         bandwidth=cluster.accelerator.hbm_bandwidth,
         bandwidth_fraction=sustain(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        launch=constants.launch.value * kernels_run,
+    )
+
+
+def transformed(
+    cluster: Cluster, name: str, moved: Any, flop: Any, peak: str, kernels_run: float, key: Hashable = None, times: Any = None
+) -> Term:
+    """The term of memory-bound kernels that also multiply ``flop`` FLOPs by small matrices, at the rate of wide products."""
+    constants, gemms = cluster.elementwise, cluster.gemm(peak)
+    fraction = sustain(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained)
+    return leaf(
+        name,
+        kernels.transformed_time,
+        "s",
+        "hbm",
+        times,
+        key,
+        transform_flop=flop,
+        traffic=moved,
+        peak=cluster.accelerator.peak[peak],
+        bandwidth=cluster.accelerator.hbm_bandwidth,
+        efficiency=sustained(cluster, gemms.efficiency),
+        bandwidth_fraction=fraction,
         launch=constants.launch.value * kernels_run,
     )
 

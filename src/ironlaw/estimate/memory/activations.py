@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.estimate.layer import adapters, casts, experts
+from ironlaw.estimate.layer import adapters, casts, experts, residuals
 from ironlaw.estimate.layer.counts import expert_width, norms_of
-from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -29,6 +29,9 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
     """
     job = casts.job_of_kind(job, kind)
     job, s = layer_of_kind(job, plan, s, kind)
+    plan = plan_of_kind(plan, kind)
+    if not kind.blocks:
+        return kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
     linear_kept = 1.0 - plan.recompute_linear
@@ -36,9 +39,11 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
     inputs = input_bytes_kept(job, kind)
     norm_share = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input is kept where its output is computed again
     mixer = kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
+    streams = residual_activations(job, plan, s, kind, cheap_kept)
     if job.lora_rank:
         return [
             *activations_beside_frozen(job, plan, s, kind),
+            *streams,
             *norm_copies(job, plan, s, kind, cheap_kept),
             *mixer,
             *mlp_activations(job, plan, s, kind, linear_kept, cheap_kept),
@@ -58,6 +63,7 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
             bytes_per_element=e,
             input_bytes=with_source(job, inputs),
         ),
+        *streams,
         *norm_copies(job, plan, s, kind, cheap_kept),
         *mixer,
         *cast_copies(job, s, kind),
@@ -86,6 +92,19 @@ def norm_copies(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[
     if stated is None:
         return []
     return [hidden_state("copies in norms", job, plan, s, norms_of(job.model, kind) * stated.value / job.precision.activation_bytes * kept)]
+
+
+def residual_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[Term]:
+    """What residual connections keep beside the inputs of norms: streams and blocks' outputs, sums, the second embedding."""
+    model, terms = job.model, []
+    if model.hc_mult or model.attn_res_block_size:
+        terms.append(hidden_state("residual streams", job, plan, s, residuals.saved_states(model, kind.blocks, kept)))
+    if model.hidden_size_per_layer_input:  # the second embedding, the gate before and behind its activation, and their product
+        terms.append(hidden_state("per-layer embedding", job, plan, s))
+        terms.append(
+            elements("inside the per-layer embedding", s.tokens, 4.0 * model.hidden_size_per_layer_input, job.precision.activation_bytes)
+        )
+    return terms
 
 
 def hidden_state(name: str, job: Job, plan: Plan, s: Shapes, times: Any = None) -> Term:
@@ -124,7 +143,7 @@ def cast_copies(job: Job, s: Shapes, kind: Kind) -> list[Term]:
     if not casts.keeps_cast_copies(job):
         return []
     rows: Any = kind.mixer.kept_wide(job, s)
-    if kind.routed and job.model.shared_expert_intermediate_size:
+    if kind.routed and job.model.shared_expert_intermediate_size and casts.job_of_shared(job) is job:
         rows = rows + s.hidden * s.sequence_tokens
     return [elements("cast copies beside wide tensors", 1.0, rows, job.precision.operand_bytes)]
 
@@ -143,7 +162,7 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
         return []
     if not kind.routed:
         return [wide("mlp", s.tokens, model.intermediate_size, plan.tp)]
-    rows, share = experts.rows(job, plan, s), input_share(job, kind, "experts")
+    rows, share = experts.rows(job, plan, s), input_share(casts.job_of_experts(job), kind, "experts")
     # after the activation function rows are scaled by the router's probability; the kernels of gated experts do both at once
     scaled = mlp_tensors(job, cheap_kept, share if model.gated_mlp else 1.0)
     if not model.gated_mlp:
@@ -155,7 +174,8 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
     if model.moe_latent_size:  # before rows are sent to experts, and after they come back
         terms.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
-        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp))
+        shared = mlp_tensors(job, cheap_kept, input_share(casts.job_of_shared(job), kind, "fc2"))
+        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp, shared))
     return terms
 
 
@@ -205,6 +225,6 @@ def trained_layers(job: Job, stage: Stage) -> Any:
     """Layers of a stage that have a backward pass."""
     layers = stage.layers
     for kind in kinds(job.model):
-        if not kind.trained:
+        if not kind.trained and kind.place != "tower":
             layers = layers - layers_of(stage, kind, job.model)
     return layers

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.counts import output_width
+from ironlaw.estimate.layer.sizes import Shapes, of_predictions
 from ironlaw.estimate.memory.activations import hidden_state
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
@@ -18,6 +19,7 @@ from ironlaw.terms import Term, leaf, total
 
 def logits(job: Job, plan: Plan, s: Shapes, stage: Stage) -> Term:
     """On the stage that computes the loss: logits, their softmax and gradient, and the inputs of the last norm and the projection."""
+    s = of_predictions(job.model, plan, s)
     copies = job.framework.norm_copies
     wide = 0.0 if copies is None else copies.value / job.precision.activation_bytes
     inputs = hidden_state("inputs of norm and projection", job, plan, s, 2.0 + wide)
@@ -35,7 +37,7 @@ def scores(job: Job, plan: Plan, name: str, tokens: Any, size: Any, vocabulary: 
         activations.logits,
         "B",
         tokens=tokens,
-        vocab_size=job.model.vocab_size if vocabulary is None else vocabulary,
+        vocab_size=output_width(job.model) if vocabulary is None else vocabulary,
         tp=plan.tp,
         bytes_per_logit=size * job.precision.activation_bytes / 2.0,
     )
@@ -48,17 +50,17 @@ def chunked(job: Job, plan: Plan, s: Shapes) -> list[Term]:
     if f.chunk_parts is not None:
         tokens = s.tokens / f.chunk_parts.value
     elif f.chunk_as_hidden:
-        tokens = s.tokens * min(1.0, model.hidden_size / model.vocab_size)
+        tokens = s.tokens * min(1.0, model.hidden_size / output_width(model))
     elif f.chunk_tokens is not None:
         tokens = np.minimum(s.tokens, f.chunk_tokens.value)
-    columns = float(model.vocab_size if f.chunk_vocabulary is None else min(model.vocab_size, f.chunk_vocabulary.value))
+    columns = output_width(model) if f.chunk_vocabulary is None else min(output_width(model), f.chunk_vocabulary.value)
     assert f.chunk_memory is not None
     terms = [scores(job, plan, "logits of a chunk", tokens, f.chunk_memory.value, columns)]
     if f.whole_memory is not None:
         terms.append(scores(job, plan, "logits", s.tokens, f.whole_memory.value))
     if f.head_gradient_bytes is not None and (f.head_gradient_frozen or not job.lora_rank):
         size = f.head_gradient_bytes.value
-        table = {"tokens": model.vocab_size / plan.tp, "hidden_size": model.hidden_size, "tp": 1.0, "sp": 0.0, "bytes_per_element": size}
+        table = {"tokens": output_width(model) / plan.tp, "hidden_size": model.hidden_size, "tp": 1.0, "sp": 0.0, "bytes_per_element": size}
         terms.append(leaf("gradient of the output layer", activations.checkpoint, "B", **table))
     return terms
 

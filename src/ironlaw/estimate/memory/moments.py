@@ -17,8 +17,9 @@ import numpy as np
 
 from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
-from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.updates import mean_of
 from ironlaw.estimate.memory.activations import elements, hidden_state
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network import overlapped_experts
@@ -70,6 +71,7 @@ def peak(job: Job, plan: Plan, gradients: Any, saved: Any, loss: Any, layer: Any
 def layer_gradients(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """Gradients of the tensors of one layer that are in memory at once: of its MLP's wide tensors and of the residual stream."""
     job, s = layer_of_kind(job, plan, s, kind)
+    plan = plan_of_kind(plan, kind)
     model, e = job.model, job.precision.activation_bytes
     count = WIDE_GRADIENTS[model.gated_mlp]
     terms = [hidden_state("gradients of the residual stream", job, plan, s, HIDDEN_GRADIENTS)]
@@ -127,8 +129,10 @@ def hooked_gradients(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term
 def update_copies(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Tensors that the optimizer's update allocates for all weights at once: a list of temporaries, one a weight."""
     copies = job.framework.optimizer_copies
-    moments = states.OPTIMIZERS[job.optimizer].state_bytes / 2.0
-    if copies is None or not moments:
+    if copies is None:
+        return []
+    moments = mean_of(job, stage, lambda rule: rule.state_bytes) / 2.0
+    if not np.any(moments):
         return []
     size = leaf(
         "temporaries of the update",

@@ -12,10 +12,12 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.updates import mean_at, mean_of
 from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import share_of
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network.sharding import exposed
+from ironlaw.estimate.pipeline.hand_overs import handed_over
 from ironlaw.estimate.pipeline.in_flight import in_flight_per_layer
 from ironlaw.estimate.pipeline.stages import Pace, Stage, offloaded_share
 from ironlaw.job import Job
@@ -39,7 +41,7 @@ def gradient_bytes(job: Job) -> float:
 
 def master_bytes(job: Job) -> float:
     """Bytes of a master weight in the host, beside the moments; 0 where the optimizer updates the weights themselves."""
-    return states.OPTIMIZERS[job.optimizer].master_bytes if job.precision.master_weights else 0.0
+    return job.optimizer.master_bytes if job.precision.master_weights else 0.0
 
 
 def share_on_device(job: Job, plan: Plan, stage: Stage) -> Any:
@@ -56,7 +58,7 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
 
     ``layers`` are the activations of one layer of each kind.
     """
-    state_bytes = states.OPTIMIZERS[job.optimizer].state_bytes
+    state_bytes = mean_of(job, stage, lambda rule: rule.state_bytes)
     states_and_gradients = [
         leaf(
             name,
@@ -74,7 +76,8 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     for kind, parts in layers.items():
         if kind.trained:
             saved = saved + layers_of(stage, kind, job.model) * fold(parts)
-    checkpoints = hidden_state("checkpoints", job, plan, Shapes.of(job, plan)).value * checkpoints_of(job, plan, stage)
+    one = hidden_state("checkpoints", job, plan, Shapes.of(job, plan), handed_over(job.model)).value
+    checkpoints = one * checkpoints_of(job, plan, stage)
     held = (saved * (1.0 - plan.recompute_layers) + checkpoints) * in_flight
     activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
@@ -114,7 +117,7 @@ def host_update(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term
     """The update of the optimizer's states in the host, once a step; none where nothing is offloaded."""
     if not np.any(plan.offload_optimizer > 0):
         return []
-    state_traffic = states.OPTIMIZERS[job.optimizer].traffic_bytes - ON_DEVICE
+    state_traffic = mean_at(job, pace, lambda rule: rule.traffic.value) - ON_DEVICE
     update = leaf(
         UPDATE,
         states.host_update,
@@ -170,7 +173,7 @@ def activation_traffic(
     """
     if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
-    checkpoint = hidden_state("checkpoints", job, plan, s).value * plan.recompute_layers / plan.recompute_segment
+    checkpoint = hidden_state("checkpoints", job, plan, s, handed_over(job.model)).value * plan.recompute_layers / plan.recompute_segment
     saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers) + checkpoint
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     share = offloaded_share(job, first) * plan.offload_activations

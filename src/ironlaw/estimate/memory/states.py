@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer.casts import cast_copy_bytes, keeps_weights
+from ironlaw.estimate.layer import uneven
+from ironlaw.estimate.layer.casts import cast_copy_bytes, job_of_experts, keeps_weights
 from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
+from ironlaw.estimate.layer.matrices import classes
 from ironlaw.estimate.layer.trained import stage_trained
+from ironlaw.estimate.layer.updates import kept_on_rank, largest_matrices
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -27,7 +30,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
 
     Only narrow linear layers have cast copies; where weights are gathered as they were cast, no wide weight is kept beside them.
     """
-    optimizer = states.OPTIMIZERS[job.optimizer]
+    optimizer = job.optimizer
     f, precision = job.framework, job.precision
     # the sharded parameters are the master weights; frozen weights, and weights the optimizer updates directly, need none
     as_master = f.parameter_bytes is not None and precision.master_weights and optimizer.master_bytes > 0.0 and not job.lora_rank
@@ -41,8 +44,9 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     replicated = stage_replicated(job.model, stage)
     linear, experts, down = stage_linear(job.model, stage)
     wide = (stage_common(job.model, stage), stage_routed(job.model, stage), replicated)
+    of_experts = job_of_experts(job)
     if keeps_weights(job) and job.fp8_param_gather:
-        wide = (wide[0] - linear, wide[1] - experts, replicated - down)
+        wide = (wide[0] - linear, wide[1] - (experts if of_experts is job else 0.0), replicated - down)
     trained = (*stage_trained(job, stage), 0.0 if job.lora_rank else replicated)
     sets = (*(job.lora_sets * count for count in trained[:2]), trained[2]) if job.lora_rank else trained
     state = partial(_sharded_state, job, plan, stage)
@@ -51,7 +55,13 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     else:
         weights = [
             state("weights", stored, 3.0, wide),
-            state("low-precision copies of weights", cast_copy_bytes(job, cluster), 3.0, (linear, experts, down)),
+            state(
+                "low-precision copies of weights",
+                cast_copy_bytes(job, cluster),
+                3.0,
+                (linear, experts, down),
+                of_experts=cast_copy_bytes(of_experts, cluster),
+            ),
         ]
     if job.lora_rank:
         weights.append(state("weights of adapters", adapter, 3.0, sets))
@@ -61,8 +71,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
         state("gradients", f.gradient_bytes.value, 2.0, sets, times=1.0 if gradients is None else gradients),
         state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole),
         state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
-        state("optimizer states", on_device * optimizer.state_bytes, 1.0, trained),
-        *table_states(job, plan, stage, on_device),
+        optimizer_states(job, plan, stage, on_device, trained),
     ]
 
 
@@ -73,9 +82,17 @@ def whole_gradients(job: Job, plan: Plan) -> Any:
 
 
 def _sharded_state(
-    job: Job, plan: Plan, stage: Stage, name: str, size: Any, from_stage: float, counts: tuple[Any, Any, Any], times: Any = None
+    job: Job,
+    plan: Plan,
+    stage: Stage,
+    name: str,
+    size: Any,
+    from_stage: float,
+    counts: tuple[Any, Any, Any],
+    times: Any = None,
+    of_experts: Any = None,
 ) -> Term:
-    """A state of ``size`` bytes a parameter on one rank, sharded from ZeRO stage ``from_stage`` on.
+    """A state of ``size`` bytes a parameter on one rank, sharded from ZeRO stage ``from_stage`` on; ``of_experts`` in experts, if other.
 
     ``counts`` are parameters outside the experts, in the experts, and of the former those that tensor parallelism does not split. The
     two ranks that run a pipeline stage share its optimizer states.
@@ -85,13 +102,15 @@ def _sharded_state(
     entire = np.minimum(entire, common_count)
     local = copies * ((common_count - entire) / plan.tp + entire)
     shards = states.zero_shards(from_stage, plan.zero, plan.shard_ranks)
-    if from_stage == 1.0:
-        shards = _at_most_matrices(shards, local, largest_matrix(job, plan, stage))
+    largest, largest_expert = largest_matrices(job, plan, stage) if from_stage == 1.0 else (0.0, 0.0)
+    shards = _at_most_matrices(shards, local, largest)
     common = leaf(name, states.state, "B", times=times, parameters=local, bytes_per_parameter=size, shards=shards)
     if not job.model.num_experts:
         return common
     shards = states.zero_shards(from_stage, plan.zero, plan.expert_shard_ranks)
-    parameters = copies * routed_count / plan.expert_ways
+    parameters = copies * routed_count / plan.expert_ways * uneven.copies(job, plan)
+    size = size if of_experts is None else of_experts
+    shards = _at_most_matrices(shards, parameters, largest_expert)
     inside = leaf(f"{name}, experts", states.state, "B", times=times, parameters=parameters, bytes_per_parameter=size, shards=shards)
     return total(name, [common, inside])
 
@@ -120,35 +139,35 @@ def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
         ),
     ]
     if job.model.num_experts:
-        routed = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways
+        routed = copies_a_rank * stage_routed(job.model, stage) / plan.expert_ways * uneven.copies(job, plan)
         terms.append(leaf("weights of experts", states.state, "B", parameters=routed, bytes_per_parameter=small, shards=expert_shards))
     return [total("weights", terms)]
 
 
-def largest_matrix(job: Job, plan: Plan, stage: Stage) -> Any:
-    """Parameters of the largest matrix that one rank must update whole (Muon cannot split the embedding); 0 for other optimizers."""
-    if job.optimizer != "muon" or job.lora_rank:
-        return 0.0
-    return np.ceil(np.maximum(stage.embedding, stage.head)) * job.model.vocab_size * job.model.hidden_size / plan.tp
+def optimizer_states(job: Job, plan: Plan, stage: Stage, on_device: Any, trained: tuple[Any, Any, Any]) -> Term:
+    """The states of the optimizer; where it treats classes of parameters differently, by class and by the shape of the state."""
+    if job.optimizer.alike:
+        return _sharded_state(job, plan, stage, "optimizer states", on_device * job.optimizer.matrices.state_bytes, 1.0, trained)
+    common, routed = state_shards(job, plan, stage)
+    parts = []
+    for kept in kept_on_rank(job, plan, stage):
+        size = on_device * kept.size
+        one = leaf(kept.name, states.state, "B", parameters=kept.common, bytes_per_parameter=size, shards=common)
+        inside = f"{kept.name}, experts"
+        experts = leaf(inside, states.state, "B", parameters=kept.routed, bytes_per_parameter=size, shards=routed)
+        parts += [one, experts] if job.model.num_experts else [one]
+    return total("optimizer states", parts)
 
 
-def table_states(job: Job, plan: Plan, stage: Stage, on_device: Any) -> list[Term]:
-    """With Muon, the additional states of embedding and output layer, which AdamW updates."""
-    if job.optimizer != "muon" or job.lora_rank:
-        return []
-    tables = stage_tables(job.model, stage) / plan.tp
-    shards = states.zero_shards(1.0, plan.zero, plan.shard_ranks)
-    beyond = states.OPTIMIZERS["adamw"].state_bytes - states.OPTIMIZERS["muon"].state_bytes
-    return [
-        leaf(
-            "optimizer states, embedding and output layer",
-            states.state,
-            "B",
-            parameters=tables,
-            bytes_per_parameter=on_device * beyond,
-            shards=_at_most_matrices(shards, tables, largest_matrix(job, plan, stage)),
-        )
-    ]
+def state_shards(job: Job, plan: Plan, stage: Stage) -> tuple[Any, Any]:
+    """Ranks that share the states of parameters outside experts and in them, as the rank with the largest matrix sees it."""
+    counts = classes(job, stage).values()
+    entire = sum(c.entire for c in counts)
+    local = (sum(c.common for c in counts) - entire) / plan.tp + entire, sum(c.routed for c in counts) / plan.expert_ways
+    ranks = plan.shard_ranks, plan.expert_shard_ranks
+    of_group = zip(ranks, local, largest_matrices(job, plan, stage), strict=True)
+    common, routed = (_at_most_matrices(states.zero_shards(1.0, plan.zero, n), size, largest) for n, size, largest in of_group)
+    return common, routed
 
 
 def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:
@@ -156,5 +175,6 @@ def optimizer_parameters(job: Job, plan: Plan, stage: Stage) -> Any:
     common, routed = stage_trained(job, stage)
     parameters = common / plan.tp / states.zero_shards(1.0, plan.zero, plan.shard_ranks)
     if job.model.num_experts:
+        routed = routed * uneven.copies(job, plan)
         parameters = parameters + routed / plan.expert_ways / states.zero_shards(1.0, plan.zero, plan.expert_shard_ranks)
     return parameters

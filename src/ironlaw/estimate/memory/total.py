@@ -16,15 +16,19 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer.kinds import Kind, kinds, layers_of
+from ironlaw.estimate.documents.columns import fullest
+from ironlaw.estimate.layer import uneven
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory import moments
 from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
+from ironlaw.estimate.memory.reference import reference_memory
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network.context import attention_buffers
+from ironlaw.estimate.pipeline.hand_overs import handed_over
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
 from ironlaw.estimate.pipeline.stages import Stage, stages
 from ironlaw.frozen import Frozen
@@ -38,10 +42,11 @@ STATES = (
     "weights",
     "low-precision copies of weights",
     "weights of adapters",
+    "weights of the reference",
+    "weights of the teacher",
     "gradients",
     "master weights",
     "optimizer states",
-    "optimizer states, embedding and output layer",
     "library workspace",
     "workspace of grouped products",
 )
@@ -94,7 +99,8 @@ class Memory(Frozen):
 
 
 def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
-    """The memory of every plan of a batch at its fullest stage."""
+    """The memory of every plan of a batch at its fullest stage, with the fullest sequences where documents have many lengths."""
+    job, plan = fullest(uneven.at_the_peak(job), plan)
     classes = [stage for stage in stages(job, plan) if not stage.shadowed]
     layers = Layers.of(job, plan)
     trees = [stage_memory(job, cluster, plan, c, layers) for c in classes]
@@ -118,6 +124,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
     """The tree of the stage that computes the loss, which many logs report."""
     trees: list[Term] = []
+    job = uneven.at_the_peak(job)
     which, layers = np.zeros(plan.rows), Layers.of(job, plan)
     for stage in stages(job, plan):
         if np.any((stage.count > 0) & (stage.head > 0)):
@@ -205,6 +212,7 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
         *losing[1:],
         *(part.repeated(at.layer) for part in beside),
         *(part.repeated(at.update) for part in updated),
+        *reference_memory(job, plan, s, stage),
         transit_buffers(job, plan, s),
         gather_buffers(job, plan, stage),
         *workspace(job, cluster),
@@ -215,7 +223,8 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
     """Activations of the micro-batches in flight: of whole layers, and the checkpoints of recomputed layers or segments."""
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     on_device = share_on_device(job, plan, stage)
-    boundary = hidden_state("checkpoints", job, plan, s, checkpoints_of(job, plan, stage) * in_flight * on_device)
+    own = [tower_checkpoints(job, plan, s, stage, kind, in_flight * on_device) for kind in saved if kind.tower and kind.has_mlp]
+    boundary = hidden_state("checkpoints", job, plan, s, handed_over(job.model) * checkpoints_of(job, plan, stage) * in_flight * on_device)
     return [
         *(
             total(
@@ -230,12 +239,21 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
             for kind, parts in saved.items()
         ),
         boundary,
+        *own,
     ]
+
+
+def tower_checkpoints(job: Job, plan: Plan, s: Shapes, stage: Stage, kind: Kind, in_flight: Any) -> Term:
+    """Checkpoints of the recomputed layers of a tower, as wide as the tower."""
+    layers = float(kind.trained) * layers_of(stage, kind, job.model) * plan.recompute_layers
+    job_of_kind, sizes = layer_of_kind(job, plan, s, kind)
+    return hidden_state(f"checkpoints of {kind.name}", job_of_kind, plan, sizes, layers * in_flight)
 
 
 def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:
     """Hidden states between two pipeline stages: one received and one sent, forward and backward."""
-    return total("hidden states in transit", [hidden_state("hidden state", job, plan, s)], times=np.where(plan.pp > 1, 4.0, 0.0))
+    state = hidden_state("hidden state", job, plan, s)
+    return total("hidden states in transit", [state], times=np.where(plan.pp > 1, 4.0 * handed_over(job.model), 0.0))
 
 
 def _slack(size: Any, fraction: Any, left: Any) -> Any:

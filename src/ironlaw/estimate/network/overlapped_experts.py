@@ -19,12 +19,13 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.sizes import WEIGHT_GRADIENT, Shapes, operator_of
+from ironlaw.estimate.layer.sizes import Shapes, operator_of
 from ironlaw.estimate.network.sharding import exposed
 from ironlaw.estimate.pipeline.schedules import microbatch_group, schedule_of
 from ironlaw.job import Job
 from ironlaw.law import pipeline
 from ironlaw.plan import Plan
+from ironlaw.precision import WEIGHT_GRADIENT
 from ironlaw.terms import Term, fold, leaf, total
 
 

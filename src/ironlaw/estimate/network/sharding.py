@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
-from ironlaw.estimate.layer.casts import gathered_bytes
+from ironlaw.estimate.layer.casts import gathered_bytes, job_of_experts
 from ironlaw.estimate.layer.counts import common_parameters, linear_experts, linear_parameters, routed_parameters, stage_linear
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.kinds import Kind
@@ -72,7 +72,7 @@ def layer_weights(job: Job, kind: Kind) -> tuple[Any, Any]:
     model = job.model
     return (
         weight_bytes(job, common_parameters(model, kind), linear_parameters(model, kind)),
-        weight_bytes(job, routed_parameters(model, kind), linear_experts(model, kind)),
+        weight_bytes(job_of_experts(job), routed_parameters(model, kind), linear_experts(model, kind)),
     )
 
 
@@ -82,7 +82,7 @@ def stage_weights(job: Job, stage: Stage) -> tuple[Any, Any]:
     if job.lora_rank:  # adapters are wide
         return common * job.precision.parameter_bytes, routed * job.precision.parameter_bytes
     linear, experts, _ = stage_linear(job.model, stage, trained=True)
-    return weight_bytes(job, common, linear), weight_bytes(job, routed, experts)
+    return weight_bytes(job, common, linear), weight_bytes(job_of_experts(job), routed, experts)
 
 
 def weight_bytes(job: Job, parameters: Any, linear: Any) -> Any:

@@ -19,16 +19,17 @@ from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.passes import inside_segment
 from ironlaw.estimate.layer.products import LAST_PRODUCTS
-from ironlaw.estimate.layer.sizes import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT, Operator, Shapes, once_for_sizes, operator_of
+from ironlaw.estimate.layer.sizes import Operator, Shapes, once_for_sizes, operator_of
 from ironlaw.estimate.network.sharding import Overlapped, Waits, exposed
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import overlap
 from ironlaw.plan import Plan
+from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, leaf, total
 
 BLOCKS = (  # products split by columns, and by rows
-    (("query-key-value", "query up", "key-value up", "state in"), ("attention output", "state out")),
+    (("query-key-value", "query up", "key-value up", "attention gate", "state in"), ("attention output", "state out")),
     (("mlp in", "shared expert in"), ("mlp out", "shared expert out")),
 )
 

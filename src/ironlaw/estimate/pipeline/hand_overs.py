@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.pipeline.schedules import microbatch_group
@@ -23,10 +24,23 @@ def hand_over(job: Job, cluster: Cluster, plan: Plan) -> Term:
     Without sequence parallel every rank holds all of it: one share each goes over, and the receivers gather the rest
     (Narayanan et al., SC21, section 4.1).
     """
-    size = plan.tokens * job.model.hidden_size * job.precision.activation_bytes
+    size = plan.tokens * job.model.hidden_size * handed_over(job.model) * job.precision.activation_bytes
     hop = wires.point_to_point(cluster, plan, "p2p", size / plan.tp, plan.pp, plan.gpus / plan.pp)
     gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, size, 1.0)
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
+
+
+def handed_over(model: Model) -> float:
+    """Hidden states that a layer hands to the next: one, all residual streams, or all sums that later layers attend to."""
+    if model.hc_mult:
+        return float(model.hc_mult)
+    return sources(model) if model.attn_res_block_size else 1.0
+
+
+def sources(model: Model) -> float:
+    """Sums that a block attends to, mean of the layers: the embedding, the groups of layers before, and the one under way."""
+    groups = model.num_hidden_layers / model.attn_res_block_size
+    return 2.0 + max(groups - 1.0, 0.0) / 2.0
 
 
 def overlapped(plan: Plan) -> Any:

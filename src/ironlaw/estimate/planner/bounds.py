@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
@@ -62,16 +63,40 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
     If ``sharded``, with the collectives of sharded weights and gradients, the optimizer and hand-overs, which takes longer to compute;
     without them the bound has one value for all values of ZeRO and of offloading.
     """
-    job, columns = task.job, {name: column[rows] for name, column in task.mesh.columns.items()}
-    placed = placement_of_rows(task, columns)
+    columns = {name: column[rows] for name, column in task.mesh.columns.items()}
+    documents = task.job.documents
+    if documents is None or not documents.cp_by_length or np.all(columns["cp"] == 1.0):
+        return _at_least(task, columns, choices, sharded)
+    every: Any = 0.0
+    for cp in np.unique(columns["cp"]):  # the sum over the context ranks that documents take is the step without waiting
+        own = columns["cp"] == cp
+        some = {name: column[own] if column.size else column for name, column in columns.items()}
+        plan = plan_of(some, task.global_batch_size, task.seq_len)
+        one = Sequences.of(documents, plan.replace(micro_batch_size=1.0, cp=np.float64(cp)))
+        least: Any = 0.0
+        for level in one.levels(plan.replace(cp=np.float64(cp))):
+            sizes = {name: float(np.ravel(getattr(level.plan, name))[0]) for name in ("global_batch_size", "seq_len")}
+            alone = task.replace(job=task.job.replace(documents=level.sequences), **sizes)
+            moved = {**some, "cp": level.plan.cp + 0.0 * some["cp"], "dp_shard": level.plan.dp_shard}
+            least = least + level.share * _at_least(alone, moved, choices, sharded)
+        every = np.zeros((*least.shape[:-1], rows.size)) if np.ndim(every) == 0 else every
+        every[..., own] = least
+    return every
+
+
+def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bool) -> Any:
+    """What ``step_at_least`` says of rows whose sequences all take the context ranks of their row."""
+    job, placed = task.job, placement_of_rows(task, columns)
     # without sharded weights replicas and shards are alike but for the place of their ranks
     first, of_row = distinct_rows([*(column for name, column in columns.items() if sharded or name not in REPLICAS), *placed])
     plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
     layers, which = _distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
+    of_layers, layers = computed(job, layers)  # mean sequences: waiting for the slowest only adds to them
+    job, plan = computed(job, plan)
     with np.errstate(all="ignore"):
-        shapes, first_stage = Shapes.of(job, layers), stages(job, layers)[0]
-        times = {kind: layer_times(job, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
-        ends = [term(job, task.cluster, layers, shapes).parts for term in (embedding_term, head_term)]
+        shapes, first_stage = Shapes.of(of_layers, layers), stages(of_layers, layers)[0]
+        times = {kind: layer_times(of_layers, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
+        ends = [term(of_layers, task.cluster, layers, shapes).parts for term in (embedding_term, head_term)]
         embedding, head = (_least(_summed(parts), layers)[..., which] for parts in ends)
         classes = stages(job, plan)
 
@@ -86,7 +111,7 @@ def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any
         parts = []
         if sharded:
             beside = [of_stages(partial(_not_beside, task, way)) for way in ("forward", "backward")]
-            parts = [Term("once a step", _once_a_step(task, plan, choices, classes, slow, beside), "s")]
+            parts = [Term("once a step", _once_a_step(task.replace(job=job), plan, choices, classes, slow, beside), "s")]
             hop = hand_over(job, task.cluster, plan.replace(sp=1.0)).value
             overlapped = max(choices.of("overlap_pp")) * (plan.vpp > 1.0)
             slow = slow + np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - overlapped), 0.0) * hop

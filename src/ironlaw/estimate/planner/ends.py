@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import Model
-from ironlaw.estimate.layer.counts import attention_width, matmul_per_layer
+from ironlaw.estimate.layer.counts import attention_width, matmul_per_layer, output_matrix
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.pipeline.stages import stages, unpaired_stages
 from ironlaw.job import Job
@@ -32,10 +32,10 @@ def loss_in_layers(model: Model, seq_len: float) -> float:
         attended = 2.0 * seq_len * attention_width(model) if kind.mixer.attends else 0.0  # causal: half the square
         return float(2.0 * matmul_per_layer(model, kind) + attended)
 
-    layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place != "end"]
+    layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place not in ("end", "tower")]
     mean_layer = sum(count * layer_flop for count, layer_flop in layers) / sum(count for count, _ in layers)
     further = sum(kind.count * flop(kind) for kind in kinds(model) if kind.place == "end")
-    heads = (1.0 + model.num_nextn_predict_layers) * 2.0 * model.vocab_size * model.hidden_size
+    heads = (1.0 + model.num_nextn_predict_layers) * 2.0 * float(output_matrix(model))
     return (heads + further) / mean_layer
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog import load
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP, UNFUSED_BACKWARD_FLOP
 from ironlaw.law import flops, masks, traffic
-from ironlaw.law.states import OPTIMIZERS
 from ironlaw.measure.events import Shape
 from ironlaw.measure.read.toml import shipped
 
@@ -401,7 +401,7 @@ def _foreach(s: Sizes, _: Outputs) -> Cost:
 def _fused_optimizer(s: Sizes, _: Outputs, optimizer: str) -> Cost:
     """One pass over parameters, gradients and states; bytes are unknown, because lists are recorded without element type."""
     parameters = _lists(s)
-    flop = float(flops.elementwise(parameters, OPTIMIZERS[optimizer].flop))
+    flop = float(flops.elementwise(parameters, load.record("optimizers", optimizer).flop.value))
     return Cost(flop, None, "", flop, "")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from ironlaw.catalog.model import Model
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.estimate.bind.model import bind_model
-from ironlaw.job import PRECISIONS
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.log import number, whole
 from ironlaw.plan import recompute_columns
+from ironlaw.precision import PRECISIONS
 
 MEANT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
 

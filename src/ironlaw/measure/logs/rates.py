@@ -12,11 +12,11 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters
 from ironlaw.estimate.rates import recomputed, utilisation
-from ironlaw.job import PRECISIONS
 from ironlaw.law import flops
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.steps import Steps, median_of
+from ironlaw.precision import PRECISIONS
 
 SAME_MEMORY = 0.01  # between the memory that a log prints and that of a device: the driver takes a part
 AGREE = 0.03  # between the printed rate and that of the times: logs print three digits, and tools count embedding and loss differently

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 from ironlaw.catalog.records import Accelerator
-from ironlaw.job import PRECISIONS
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.rates import AGREE, Rates
 from ironlaw.measure.logs.steps import SLOW_START, Steps
 from ironlaw.measure.noise import NORMAL_MAD, NORMAL_MEDIAN
 from ironlaw.measure.roof import DATA, DISPATCH, NETWORK, PIPELINE
+from ironlaw.precision import PRECISIONS
 
 MAJORITY = 0.5  # of a step: what takes more is its larger part
 QUIET = 0.02  # of a step: logs print about a percent, and a smaller share changes no decision

@@ -44,7 +44,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         values["seq_len"] = defaults.seq_len(model.max_position_embeddings)
         assume(assumptions, "seq_len", values["seq_len"], "default")
     hardware = [bind_hardware(name, values, folders) for name in on]
-    knobs = first_order.knobs_of(values, model)
+    knobs = first_order.knobs_of(values, model, folders)
     _refuse_above_peak(hardware, values, knobs)
     books = _read_textbook(hardware, values, knobs)
     candidates = _sorted(list(_candidates(hardware, values, model, folders)) if training else [], values)

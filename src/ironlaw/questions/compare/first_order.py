@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, cached_heads, total_parameters
@@ -22,14 +23,14 @@ PRINTED_BATCH, PRINTED_ALPHA = 512e3, 16.0  # the defaults of the cost-of-bandwi
 HOUR, MILLION = 3600.0, 1e6
 
 
-def knobs_of(values: dict[str, Any], model: Model) -> Knobs:
+def knobs_of(values: dict[str, Any], model: Model, folders: tuple[str, ...] = ()) -> Knobs:
     """The knobs of the three-roof model; to run a model forward: ``kappa`` 2, no optimizer, no recomputation."""
     training = values.get("task", "training") == "training"
     seq_len = values["seq_len"]
     as_printed = values.get("three_roof") == "as-printed"
     default_batch = PRINTED_BATCH if as_printed else float(defaults.BATCH_TOKENS)
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
-    moved = PRINTED_ALPHA if as_printed else states.OPTIMIZERS[values.get("optimizer", defaults.OPTIMIZER)].traffic_bytes
+    moved = PRINTED_ALPHA if as_printed else load.record("optimizers", values.get("optimizer", defaults.OPTIMIZER), folders).traffic.value
     utilization = _bind_utilization(values.get("utilization", {}))
     cached = 2.0 * cached_heads(model) * model.head_dim * attending_layers(model)
     return Knobs(

@@ -12,8 +12,8 @@ from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.money import find_price, price_if_known
 from ironlaw.estimate.wires import nic_rate
-from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, kernels
+from ironlaw.precision import precision_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.question.defaults import PRICE_DAYS
 from ironlaw.questions.compare.candidates import Hardware, Prices
@@ -37,7 +37,7 @@ def bind_hardware(name: str, values: Mapping[str, Any], folders: tuple[str, ...]
     price = price_if_known(asked, cluster, folders, notes)
     record = None if isinstance(asked, (int, float)) or math.isnan(price.value) else find_price(asked, cluster, folders)
     accelerator = cluster.accelerator
-    dense_peak = accelerator.peak[PRECISIONS[precision].peak]
+    dense_peak = accelerator.peak[precision_of(precision, folders).peak]
     device = Device(
         name=name,
         peak=values["peak"].get(name, dense_peak),

@@ -17,8 +17,8 @@ from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.placement import slices_of
 from ironlaw.estimate.smaller import Counts, Used
-from ironlaw.job import PRECISIONS
 from ironlaw.law.flops import per_token
+from ironlaw.precision import precision_of
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.fleet.read import Job, Pool, Reservation
@@ -151,7 +151,7 @@ class Rates:
         bound = self._bind(job, pool).bound
         assert bound.asked.precision is not None
         formats = {bound.asked.precision, bound.asked.expert_precision} - {""}
-        peak = max(bound.cluster.accelerator.peak[PRECISIONS[name].peak].value for name in formats)
+        peak = max(bound.cluster.accelerator.peak[precision_of(name, bound.folders).peak].value for name in formats)
         flop = float(per_token(active_parameters(bound.model)))
         return (bound.asked.tokens or 0.0) * flop / (peak * self.reservation.seconds)
 

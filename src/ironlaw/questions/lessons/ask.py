@@ -15,7 +15,7 @@ from ironlaw.questions.lessons.rules_of_thumb import flowchart
 
 MEASURED = ("gpu_utilization", "memory_used", "out_of_memory")
 THRESHOLDS = {"data_bound_below": "gpu_utilization", "memory_bound_above": "memory_used"}
-OF_TABLES = ("shares", "parameters", "mfu", "deadline", "sizes")  # own options of single tables
+OF_TABLES = ("shares", "precisions", "parameters", "mfu", "deadline", "sizes")  # own options of single tables
 
 
 def ask(given: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:

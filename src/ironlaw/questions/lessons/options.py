@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, one_of, positive, share, switch, whole
+from ironlaw.question.options import Option, one_of, positive, precision, share, switch, whole
 from ironlaw.question.readers import amount, days, list_of
 from ironlaw.question.words import tokens
 from ironlaw.questions.data.options import OPTIONS as DATA
@@ -32,6 +32,7 @@ TABLES: dict[str, LessonTable] = {
     "checkpoints": LessonTable("memory by recompute interval", SHAPE, of_model=True, without=("recompute",)),
     "lora": LessonTable("adapters and full fine-tuning", of_model=True, without=("frozen_layers",)),
     "formats": LessonTable("number formats", ("on",)),
+    "precisions": LessonTable("recipes side by side", ("precisions", "on"), of_model=True),
     "communication-tax": LessonTable("Amdahl's curve and the estimate", ("shares", "gpus"), of_model=True),
     "fallacies": LessonTable(
         "with the numbers against them", ("model", "on", "price", "grid", "pue", "global_batch_size", "seq_len", "framework", "optimizer"),
@@ -81,6 +82,7 @@ OWN: dict[str, Option] = {
     "deadline": Option(days, "with --table limits: longest time of the run (default: 14 days)", "DAYS"),
     "sizes": Option(sizes, "with --table limits: sizes of the rule of scale (default: 1B:100GB,10B:1TB,10TB)", "LIST"),
     "table": Option(one_of(tuple(TABLES)), "table: " + ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
+    "precisions": Option(list_of(precision), "with --table precisions: recipes (default: all that --on can multiply)", "LIST"),
     "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default: 0,0.05,0.15,0.4)", "LIST"),
 }
 WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")

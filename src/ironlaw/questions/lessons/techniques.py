@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog import load
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.memory.total import Layers
-from ironlaw.job import PRECISIONS
 from ironlaw.law import activations
-from ironlaw.law.states import OPTIMIZERS
 from ironlaw.plan import Plan, recompute_columns
+from ironlaw.precision import PRECISIONS
 from ironlaw.questions.lessons.setting import Setting, bind_loader, order_of
 from ironlaw.terms import fold, scalar
 
@@ -221,11 +221,11 @@ def _optimizer(name: str) -> Change:
     """Another optimizer, where its states are smaller."""
 
     def change(setting: Setting) -> dict[str, Any] | str | None:
-        now = setting.group.job.optimizer
-        if not setting.group.job.precision.master_weights and OPTIMIZERS[name].master_bytes == 0.0:
+        now, other = setting.group.job.optimizer.matrices, load.record("optimizers", name)
+        if not setting.group.job.precision.master_weights and other.master_bytes.value == 0.0:
             return f"weights in {setting.group.job.precision.name} have no master copy to leave out"
-        size = {key: OPTIMIZERS[key].state_bytes + OPTIMIZERS[key].master_bytes for key in (now, name)}
-        return {"optimizer": name} if size[name] < size[now] else None
+        smaller = other.state_bytes + other.master_bytes.value < now.state_bytes + now.master_bytes.value
+        return {"optimizer": name} if smaller else None
 
     return change
 
@@ -328,7 +328,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         Technique(f"precision {name}", "peak", "machine", roofs, _precision(name))
         for name, roofs in (
             ("tf32", (COMPUTE,)), ("bf16", _WIDE), ("fp16", _WIDE), ("fp8", _FORMAT), ("fp8-row", _FORMAT), ("fp8-block", _FORMAT),
-            ("mxfp8", _FORMAT), ("nvfp4", _FORMAT),
+            ("mxfp8", _FORMAT), ("mxfp4", _FORMAT), ("nvfp4", _FORMAT),
         )
     ),
     Technique("flash attention", "efficiency", "machine", (HBM, COMPUTE, CAPACITY), _flash),

@@ -35,6 +35,8 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         raise QuestionError("--baseline is compared with --measured: give both")
     if "tolerance" in values and "baseline" in question.takes and "baseline" not in values:
         raise QuestionError("--tolerance has no effect without --baseline: give both")
+    if name == "optimizer":
+        values["folders"] = folders  # of the catalogue, where its record is
     answer: Answer = import_module(f"ironlaw.questions.roofline.{question.module}").answer(name, values, folders)
     return answer
 

@@ -9,8 +9,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.answer import estimate
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP, FLASH_KERNELS, UNFUSED_BACKWARD_FLOP, UNFUSED_KERNELS
-from ironlaw.job import PRECISIONS
 from ironlaw.law import traffic
+from ironlaw.precision import PRECISIONS
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.roofline import operators, roofs
 from ironlaw.questions.roofline.operators import Operator

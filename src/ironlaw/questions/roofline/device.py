@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw import units
-from ironlaw.job import PRECISIONS
 from ironlaw.law import kernels
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.roofline import operators, roofs

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.estimate.memory.buffers import as_is
-from ironlaw.job import PRECISIONS
 from ironlaw.law import activations
-from ironlaw.law.states import OPTIMIZERS, state
+from ironlaw.law.states import state
+from ironlaw.precision import PRECISIONS
 from ironlaw.questions.answer import Column, Table
 from ironlaw.terms import Term, leaf, plain, scalar, total
 
@@ -40,10 +41,10 @@ class ListMemory:
 
 
 def memory_by_batch(
-    amounts: Amounts, batches: Sequence[float], dtype: str, optimizer: str, context: Any, capacity: Any, sample: str
+    amounts: Amounts, batches: Sequence[float], dtype: str, rule: Optimizer, context: Any, capacity: Any, sample: str
 ) -> ListMemory:
     """Memory of each batch on a device of ``capacity``; ``context`` is the driver's own."""
-    fixed = _fixed_parts(amounts, dtype, optimizer, context)
+    fixed = _fixed_parts(amounts, dtype, rule, context)
     resident = total("memory that does not depend on the batch", fixed)
     largest = leaf(
         "largest batch that fits", activations.largest_batch, "1", capacity=capacity, per_sequence=amounts.kept.value, fixed=resident.value
@@ -61,15 +62,14 @@ def memory_by_batch(
     sentence = f"backward keeps {units.show(scalar(amounts.kept), 'B', 4)} of activations of {sample}; {fits}"
     inputs = {"batch": batches[-1], "per_sequence": amounts.kept.value, "fixed": resident.value}
     last = leaf(f"memory at batch {batches[-1]:g}", activations.batch_memory, "B", **inputs)
-    table = Table("memory", f"Memory of training with {optimizer} in {dtype}", COLUMNS, rows)
+    table = Table("memory", f"Memory of training with {rule.name} in {dtype}", COLUMNS, rows)
     return ListMemory(table, sentence, [amounts.kept, resident, largest, last])
 
 
-def _fixed_parts(amounts: Amounts, dtype: str, optimizer: str, context: Any) -> list[Term]:
+def _fixed_parts(amounts: Amounts, dtype: str, rule: Optimizer, context: Any) -> list[Term]:
     """Weights, gradients, states and the driver's memory. In 16 bits the optimizer keeps an fp32 copy of the weights too."""
     precision = PRECISIONS[dtype]
-    states = OPTIMIZERS[optimizer]
-    of_optimizer = states.state_bytes + (states.master_bytes if precision.master_weights else 0.0)
+    of_optimizer = rule.state_bytes + (rule.master_bytes.value if precision.master_weights else 0.0)
     return [
         leaf("weights", state, "B", parameters=amounts.parameters, bytes_per_parameter=precision.parameter_bytes, shards=1.0),
         leaf("gradients", state, "B", parameters=amounts.dense, bytes_per_parameter=precision.parameter_bytes, shards=1.0),

@@ -16,12 +16,12 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
 from ironlaw.files import is_there, read_toml
-from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, parameters, traffic
-from ironlaw.law.states import OPTIMIZERS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
@@ -105,10 +105,12 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     if "batch" not in values:
         assume(notes, "batch", BATCH, "default")
     batches = values.get("batch", (BATCH,))
-    optimizer = values["optimizer"][0] if "optimizer" in values else listed["optimizer"]
+    named = values["optimizer"][0] if "optimizer" in values else listed["optimizer"]
+    rule = load.record("optimizers", named, folders)
+    optimizer = rule.name
     if len(values.get("optimizer", ())) > 1:
         raise QuestionError("with --census, --optimizer takes a name without a number: the list sets the parameters")
-    networks = [_evaluate_network(device, listed, dtype, batch, optimizer) for batch in batches]
+    networks = [_evaluate_network(device, listed, dtype, batch, rule) for batch in batches]
     last = networks[-1]
     headline, terms, feasible = _write_headline(device, listed, last, values, optimizer)
     tables = [
@@ -124,7 +126,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         cluster, context = device.cluster, load.record("frameworks", device.framework, folders).context
         amounts = list_memory.Amounts(last.row["parameters"], _count_dense(last.operators), _sum_kept(listed, last.operators))
         memory = list_memory.memory_by_batch(
-            amounts, batches, dtype, optimizer, context, cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity,
+            amounts, batches, dtype, rule, context, cluster.accelerator.memory_usable or cluster.accelerator.memory_capacity,
             _name_sample(listed),
         )  # fmt: skip
         headline.append(memory.sentence)
@@ -163,8 +165,6 @@ def read_list(name: str) -> dict[str, Any]:
     for kind in listed["not_kept"] if isinstance(listed["not_kept"], list) else [listed["not_kept"]]:
         if kind not in KINDS_OF_OPERATORS:
             raise UnknownNameError("not_kept", str(kind), KINDS_OF_OPERATORS, where)
-    if listed["optimizer"] not in OPTIMIZERS:
-        raise UnknownNameError("optimizer", str(listed["optimizer"]), OPTIMIZERS, where)
     return listed
 
 
@@ -286,12 +286,11 @@ def _make_forward(kind: str, name: str, shape: Sequence[float], dtype: str, batc
     return Operator(name, leaf("FLOP", flops.elementwise, "FLOP", elements=elements, operations=operations), moved, dtype, vector=True)
 
 
-def _evaluate_network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: float, optimizer: str) -> ListedNetwork:
+def _evaluate_network(device: roofs.Device, listed: dict[str, Any], dtype: str, batch: float, rule: Optimizer) -> ListedNetwork:
     """All operators at a batch, and their times. The optimizer updates all but embedding tables, whose rows backward writes."""
     operators = [bind_operator(item, dtype, batch, item["operator"] not in listed["not_kept"]) for item in listed["operators"]]
     dense = _count_dense(operators)
-    traffic_bytes = OPTIMIZERS[optimizer].traffic_bytes
-    update = leaf("bytes of the update", traffic.optimizer_step, "B", parameters=dense, bytes_read_written=traffic_bytes)
+    update = leaf("bytes of the update", traffic.optimizer_step, "B", parameters=dense, bytes_read_written=rule.traffic)
     bandwidth = plain(device.bandwidth)
     forward = products = 0.0
     training = on_hbm = scalar(update) / bandwidth

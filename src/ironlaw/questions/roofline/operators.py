@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ironlaw.catalog import load
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, masks, traffic
-from ironlaw.law.states import OPTIMIZERS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.options import duration, whole
 from ironlaw.questions.roofline.options import OPERATORS, OPTIONS
 from ironlaw.terms import Term, leaf, total
@@ -103,14 +103,15 @@ def _make_softmax(shape: Any, values: Mapping[str, Any], batch: float) -> list[O
     return _make_elementwise(("softmax", *shape), values, batch)
 
 
-def _make_optimizer(shape: Any, _values: Mapping[str, Any], _batch: float) -> list[Operator]:
+def _make_optimizer(shape: Any, values: Mapping[str, Any], _batch: float) -> list[Operator]:
     """One optimizer step."""
     if len(shape) < 2:
         raise QuestionError(f"--optimizer {shape[0]} needs how many parameters it updates: --optimizer {shape[0]},7B")
     name, parameters = shape
-    moved = leaf("bytes", traffic.optimizer_step, "B", parameters=parameters, bytes_read_written=OPTIMIZERS[name].traffic_bytes)
-    flop = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=OPTIMIZERS[name].flop)
-    return [Operator(f"{name} step", flop, moved, "fp32", vector=True)]
+    rule = load.record("optimizers", name, values.get("folders", ()))
+    moved = leaf("bytes", traffic.optimizer_step, "B", parameters=parameters, bytes_read_written=rule.traffic)
+    flop = leaf("FLOP", flops.elementwise, "FLOP", elements=parameters, operations=rule.flop)
+    return [Operator(f"{rule.name} step", flop, moved, "fp32", vector=True)]
 
 
 def _make_conv(shape: Any, values: Mapping[str, Any], batch: float) -> list[Operator]:

@@ -42,7 +42,7 @@ def named_sizes(choices: tuple[str, ...], default: str, *names: str, alone: bool
         """Read the name, if there is one, and the sizes."""
         given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
         first = str(given[0]).strip().lower()
-        if first in choices:
+        if first in choices or (not choices and first[:1].isalpha()):  # without choices: a name of the catalogue
             if len(given) == 1 and not alone:
                 raise ValueRangeError(f"{flag} is {value}, must be [NAME,]{','.join(names)}")
             return (first, *(read_sizes(given[1:] if len(given) > 2 else given[1], flag) if len(given) > 1 else ()))
@@ -90,7 +90,7 @@ OPTIONS: dict[str, Option] = {
         "NAME,T,W",
     ),
     "optimizer": Option(
-        named_sizes(defaults.OPTIMIZERS, defaults.OPTIMIZER, "PARAMETERS", alone=True),
+        named_sizes((), defaults.OPTIMIZER, "PARAMETERS", alone=True),
         f"optimizer step: parameters (default: {defaults.OPTIMIZER}); with a MODEL the name alone",
         "[NAME,]N",
     ),

@@ -8,7 +8,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision
-from ironlaw.job import PRECISIONS
+from ironlaw.precision import PRECISIONS
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline.roofs import TOLERANCE, given_rate

@@ -15,8 +15,8 @@ from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.layer.sizes import elementwise, host_time, kernel
-from ironlaw.job import PRECISIONS
 from ironlaw.law import kernels
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.roofline.operators import Operator

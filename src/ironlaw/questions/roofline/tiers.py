@@ -15,8 +15,8 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.job import PRECISIONS
 from ironlaw.law import collectives, dataloading, states
+from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need

@@ -15,8 +15,8 @@ from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.estimate.near_counts import why_impossible
-from ironlaw.job import PRECISIONS
 from ironlaw.law import flops, run
+from ironlaw.precision import precision_of
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column, Table, need
@@ -113,7 +113,7 @@ def _steps_at_constant_mfu(
     rates = []
     for on, n in zip(ons, gpus, strict=True):
         precision = given.get("precision") or bind_precision(on, folders)
-        rates.append(clusters[on].accelerator.peak[PRECISIONS[precision].peak].value * n)
+        rates.append(clusters[on].accelerator.peak[precision_of(precision, folders).peak].value * n)
 
     def steps(split: str) -> tuple[SiteStep, ...]:
         """The steps of the sites under a split of the batch."""

@@ -18,8 +18,8 @@ from ironlaw.estimate.layer.counts import active_parameters, attending_layers, a
 from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, measured_run
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.run import time_of_steps
-from ironlaw.job import PRECISIONS
 from ironlaw.law import cost, flops, run
+from ironlaw.precision import precision_of
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.compare.fewest import counts, fewest
@@ -85,7 +85,7 @@ class Workload:
             given_parameters=values.get("parameters"),
             mfu_key="mfu_6n" if by_count else "mfu",
             flop=flop,
-            peak=cluster.accelerator.peak[PRECISIONS[precision].peak],
+            peak=cluster.accelerator.peak[precision_of(precision, folders).peak],
             price=bind_price(values.get("price"), cluster, folders, assumptions),
             node=int(cluster.node.accelerators.value),
             usable=cluster.accelerator.usable_memory,

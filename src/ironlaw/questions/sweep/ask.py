@@ -33,11 +33,12 @@ from ironlaw.terms import scalar
 MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
 ROWS = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
-    Column("gpus", "GPUs", "1"), Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
+    Column("gpus", "GPUs", "1"), Column("power_cap", "power cap", "W"), Column("capacity_factor", "capacity factor", "1"),
+    Column("dropped_share", "rows dropped", "%"), Column("accumulated", "micro-batches", "1"), Column("memory", "memory", "B"),
     Column("at_once", "without accumulation", "B"), Column("fits", "fits"), Column("step", "step", "s"),
     Column("tokens_per_second", "tokens/s", "1"),
     Column("mfu", "MFU", "%"), Column("steps", "steps", "1"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
-    Column("energy", "energy", "J"), Column("why_not", ""),
+    Column("energy", "energy", "J"), Column("tokens_per_joule", "tokens/J", "token/J"), Column("why_not", ""),
 )  # fmt: skip
 EXCHANGES = (
     Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
@@ -55,6 +56,7 @@ NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with
     "global_batch_size": "the batch is k micro-batches of every rank",
     "global_batch_tokens": "the batch is k micro-batches of every rank",
     "sites": "it has no table of the exchange",
+    "capacity_factor": "it has no table of dropped rows",
     "rounding": "its steps are rounded up",
 }
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
@@ -86,10 +88,14 @@ def _refuse(values: dict[str, Any]) -> None:
     rows = math.prod(len(values[name]) for name in LISTS if name in values)
     if rows > MOST_ROWS:
         raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
+    if "power_cap" in values and (other := next((name for name in ("mfu", "accumulate") if name in values), "")):
+        raise QuestionError(f"--power-cap does not go with --{other}: give one of them")
     if unused := [name for name in EXCHANGE if name in values and "sites" not in values]:
         raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --sites N: give both")
     if "sites" in values and _count_sites(values) < 2:
         raise ValueRangeError(f"--sites is {_count_sites(values)}: an exchange needs at least two; leave it out for one")
+    if "mfu" in values and "capacity_factor" in values:
+        raise QuestionError("--capacity-factor has no effect with --mfu (simplified), which knows no experts: leave --mfu out")
     if "mfu" in values:
         return
     if unused := [name for name in SIMPLIFIED if name in values]:
@@ -103,16 +109,21 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     """Every row by an estimate with the plan it chooses."""
     rounding = values.get("rounding", defaults.ROUNDING)
     batches = "global_batch_size" if "global_batch_size" in values else "global_batch_tokens"
-    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus")]
+    lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", batches, "gpus", "power_cap", "capacity_factor")]
     common = {name: values[name] for name in ("on", *PASSED, "price", "pue") if name in values}
     estimates = [
         _estimate_row(
-            {**common, "model": model, "gpus": gpus} | ({"seq_len": seq_len} if seq_len else {}) | ({batches: batch} if batch else {}),
+            {**common, "model": model, "gpus": gpus}
+            | {
+                name: value
+                for name, value in (("seq_len", seq_len), (batches, batch), ("power_cap", cap), ("capacity_factor", capacity))
+                if value
+            },
             run,
             rounding,
             folders,
         )
-        for model, run, seq_len, batch, gpus in itertools.product(*lists)
+        for model, run, seq_len, batch, gpus, cap, capacity in itertools.product(*lists)
     ]
     rows = [row for row, _ in estimates]
     assumptions: Assumptions = []
@@ -126,10 +137,12 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     headline, terms = ["no row has a plan that fits"], []
     if fitting:
         row, estimate = max(fitting, key=lambda pair: pair[0]["tokens_per_second"])
+        frugal = max((pair[0] for pair in fitting), key=lambda each: each["tokens_per_joule"] or 0.0)
         group = estimate.groups[0]
         headline = [
             f"most tokens per second of the rows that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
             f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators",
+            *([_describe_frugal(frugal, row)] if frugal["tokens_per_joule"] else []),
             "accumulation saves memory: the next column is the same plan without accumulation",
         ]
         terms = [group.throughput["tokens_per_second"], group.memory.tree, group.step.tree]
@@ -141,6 +154,13 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     title = f"A sweep of {len(rows)} runs on {values['on']}"
     possible = any(row.get("legal", True) for row in rows)
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
+
+
+def _describe_frugal(row: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+    """The row with the most tokens for each joule, beside the fastest."""
+    saved, slower = 1.0 - fastest["tokens_per_joule"] / row["tokens_per_joule"], fastest["tokens_per_second"] / row["tokens_per_second"]
+    than = f": {saved:.1%} less energy for a token than the fastest row, {slower:.2f} times its time" if row is not fastest else ""
+    return f"most tokens per joule: at {row['power_cap']:g} W, {row['tokens_per_joule']:.3g} tokens/J{than}"
 
 
 def _estimate_row(
@@ -156,6 +176,9 @@ def _estimate_row(
         "seq_len": asked["seq_len"],
         "batch": None,
         "gpus": asked["gpus"],
+        "power_cap": asked.get("power_cap"),
+        "capacity_factor": asked.get("capacity_factor"),
+        "dropped_share": None,
         "fits": None,
     }
     if "global_batch_tokens" in asked:
@@ -175,9 +198,11 @@ def _estimate_row(
     tokens_per_step = plan["global_batch_size"] * plan["seq_len"]
     steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
     part = steps / whole  # of the run that the estimate counts, whose last step is whole
+    joules = None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part
     return {
         **start,
         "batch": tokens_per_step,
+        "dropped_share": data.get("routing", {}).get("dropped_share"),
         "accumulated": plan["num_microbatches"],
         "memory": memory["device"],
         "at_once": _memory_without_accumulation(asked, plan, folders),
@@ -188,7 +213,8 @@ def _estimate_row(
         "steps": steps,
         "seconds": run_data["days"] * 86400.0 * part,
         "usd": None if run_data["usd"] is None else run_data["usd"] * part,
-        "energy": None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part,
+        "energy": joules,
+        "tokens_per_joule": None if joules is None or "power_cap" not in asked else tokens / joules,
         "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
     }, estimate
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, Option, duration, model, share, whole
-from ironlaw.question.readers import counts, list_of
+from ironlaw.question.readers import counts, list_of, zero_or_more
 from ironlaw.question.words import length, run_tokens, tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
 
@@ -22,8 +22,8 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 PASSED = (  # passed to estimate unchanged
     "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
     "node", "fabric",
-    "space", "margin", "gpus_per_domain", "topology", "nic_bandwidth",
-    "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
+    "space", "margin", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised",
+    "in_network_reduction", "expert_load", "expert_placement", "load_spread", "routing_noise",
 )  # fmt: skip
 EXCHANGE = (  # passed to sites unchanged
     "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
@@ -38,6 +38,14 @@ OPTIONS: dict[str, Option] = {
     "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
     "global_batch_size": Option(list_of(whole), "comma list of sequences per optimizer step, instead of tokens", "LIST"),
     "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
+    "power_cap": Option(
+        list_of(ESTIMATE["power_cap"].read), "comma list of power limits of one accelerator, such as 400,500,700 W (default: none)", "LIST"
+    ),
+    "capacity_factor": Option(
+        list_of(zero_or_more("1")),
+        "comma list of capacity factors of experts, 0 for none: the time of each beside the share of rows that it drops",
+        "LIST",
+    ),
     "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(
@@ -57,12 +65,24 @@ OPTIONS: dict[str, Option] = {
     },
     **{name: ESTIMATE[name] for name in PASSED},
 }
-LISTS = ("model", "parameters", "gpus", "tokens", "global_batch_tokens", "global_batch_size", "seq_len")  # every combination is a row
+LISTS = (
+    "model",
+    "parameters",
+    "gpus",
+    "tokens",
+    "global_batch_tokens",
+    "global_batch_size",
+    "seq_len",
+    "power_cap",
+    "capacity_factor",
+)  # every combination is a row
 SIMPLIFIED = ("parameters", "step_time")
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi
   ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4k,8k,32k --global-batch-tokens 4Mi
+  ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --power-cap 300,400,500,600,700
   ironlaw sweep gpt2-xl --on v100-sxm-32gb --gpus 8 --tokens 10B --micro-batch-size 1 --tp 1 --pp 1 --accumulate 1,2,4,8,16
+  ironlaw sweep qwen-3-30b-a3b --on h100-sxm --gpus 64 --tokens 1T --capacity-factor 0,1,1.25,2 --expert-load aux-loss
   ironlaw sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4 --price 2
   ironlaw sweep --parameters 70B --on h100-sxm --tokens 20T --global-batch-tokens 1M --gpus 1000 --mfu 0.4 --sites 10 --wan-bandwidth 1GB/s
 """

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ironlaw import units
+from ironlaw.catalog import load
+from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.bind.cluster import find_precision
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.job import PRECISIONS
 from ironlaw.law import states
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf, total
@@ -51,9 +53,9 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """What each optimizer stores, moves and computes; with a model or a number of parameters also the memory."""
     if "model" in values and "parameters" in values:
         raise QuestionError("give MODEL or --parameters, not both")
-    precision = PRECISIONS[values.get("precision", DEFAULT)]
+    precision = find_precision("precision", values.get("precision", DEFAULT), folders)
     size = precision.parameter_bytes
-    rows = [_row(name, size, precision.master_weights) for name in _usable(precision.master_weights)]
+    rows = [_row(rule, size, precision.master_weights) for rule in _usable(precision.master_weights, folders)]
     rows += [_galore("galore", 2.0), _galore("8-bit galore", 1.0)] if size == 2.0 else []
     by_parameter = [
         {**row._asdict(), "static": row.static, "multiple": 1.0 + row.states / 4.0, "textbook": TEXTBOOK.get(row.optimizer)} for row in rows
@@ -75,18 +77,19 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     return Answer("Optimizers", headline, tables, terms, folders=folders)
 
 
-def _usable(has_master: bool) -> list[str]:
+def _usable(has_master: bool, folders: tuple[str, ...]) -> list[Optimizer]:
     """The optimizers of a precision: those without a master copy are made for weights that other precisions copy."""
-    return [name for name, kept in states.OPTIMIZERS.items() if has_master or kept.master_bytes]
+    records = [load.record("optimizers", name, folders) for name in load.names("optimizers", folders)]
+    return [rule for rule in records if has_master or rule.master_bytes.value]
 
 
-def _row(name: str, size: float, has_master: bool) -> Row:
+def _row(rule: Optimizer, size: float, has_master: bool) -> Row:
     """One optimizer beside weights of so many bytes."""
-    kept = states.OPTIMIZERS[name]
-    master = kept.master_bytes if has_master else 0.0
+    master = rule.master_bytes.value if has_master else 0.0
     # the table of the law counts a 2-byte gradient in and a 2-byte weight out beside an fp32 master; wide weights are their own master
-    traffic = kept.traffic_bytes if has_master else kept.traffic_bytes - 4.0 + size
-    return Row(name, size, size, master, kept.state_bytes, traffic, kept.flop, kept.source.partition(",")[0])
+    traffic = rule.traffic.value if has_master else rule.traffic.value - 4.0 + size
+    source = rule.flop.source.title.partition(",")[0] if rule.flop.source else ""
+    return Row(rule.name, size, size, master, rule.state_bytes, traffic, rule.flop.value, source)
 
 
 def _galore(name: str, moment_bytes: float) -> Row:
