@@ -9,6 +9,7 @@ import ironlaw
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
+from ironlaw.launch.flags import flags_of
 from ironlaw.law import collectives
 from ironlaw.plan import column, plan_with
 
@@ -110,3 +111,15 @@ def test_switches_that_do_not_add_are_refused(on, options, how):
 def test_an_unknown_way_names_the_known():
     with pytest.raises(UnknownNameError, match="sharp"):
         ironlaw.estimate("llama-3-8b", **PLAN, in_network_reduction="shrap")
+
+
+def test_megatron_is_told_by_its_own_flag():
+    """--use-sharp, whose group is the data-parallel one by default; the sums over replicas are a group of their own."""
+    plan = {
+        "framework": "megatron", "tp": 8, "pp": 1, "micro_batch_size": 1, "global_batch_size": 64, "seq_len": 8192, "sp": True, "zero": 0,
+        "recompute": "none", "precision": "bf16", "optimizer": "adamw", "overlap": [],
+    }  # fmt: skip
+    assert "--use-sharp" not in flags_of(plan, 32)[0]["flags"]
+    assert "--use-sharp" in flags_of({**plan, "in_network_reduction": "sharp"}, 32)[0]["flags"]
+    replicas = flags_of({**plan, "in_network_reduction": "sharp", "zero": 1, "dp_replicate": 2}, 32)[0]["flags"]
+    assert "--use-sharp --sharp-enabled-group dp_replica" in replicas

@@ -109,7 +109,8 @@ def scale_up_rate(cluster: Cluster, inner: Any, plan: Plan | None = None, stride
     if bridge is not None:
         return np.where(reach <= PAIR, bridge.value, rate.value)
     if cluster.node.torus_axes is not None and plan is not None:
-        return torus_rate(cluster, plan, inner, stride, rate.value)
+        found = torus_rate(cluster, plan, inner, stride, rate.value)
+        return Sourced(found, "B/s", f"{rate.text} of all links, by the axes of the slice that the group is on", rate.source)
     if cluster.node.scale_up not in MESHES or domain < 2:
         return rate
     return np.where(inner > 1, collectives.mesh_rate(np.maximum(inner, 2.0), domain, rate.value), rate.value)

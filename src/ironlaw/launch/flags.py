@@ -132,6 +132,8 @@ def _write_megatron(plan: Mapping[str, Any]) -> Iterator[str]:
     yield MEGATRON_SHARDING[plan["zero"]]
     if plan["zero"] and plan.get("dp_replicate", 1) > 1:
         yield f"--num-distributed-optimizer-instances {plan['dp_replicate']:g}"
+    if plan.get("in_network_reduction") == "sharp":
+        yield "--use-sharp" + (" --sharp-enabled-group dp_replica" if plan["zero"] and plan.get("dp_replicate", 1) > 1 else "")
     yield from _write_megatron_kernels(plan)
     if "moe_dispatcher" in plan:
         yield f"--expert-tensor-parallel-size {plan.get('etp', 1):g}"

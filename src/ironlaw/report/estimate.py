@@ -323,11 +323,11 @@ _IN_SWITCHES = {
 def network_words(placed: dict[str, Any]) -> str:
     """The slice of a torus; what the fabric differs in from one at the NICs' whole rate for this job alone."""
     told, words = placed.get("network", {}), []
-    if "topology" in told:
+    if "topology" in told and placed["gpus_per_domain"] > 1:
         lines = [side for side, ring in zip(told["topology"].split("x"), told["wraps"], strict=True) if not ring and side != "1"]
-        words.append(
-            f"slices of {told['topology']} chips, " + (f"no link joins the ends of axes of {', '.join(lines)}" if lines else "a torus")
-        )
+        which = "one slice" if placed["domains"] == 1 else "slices"
+        ends = f"no link joins the ends of axes of {', '.join(dict.fromkeys(lines))}" if lines else "a torus"
+        words.append(f"{which} of {told['topology']} chips, {ends}")
     if "network_share" in told:
         words.append(f"{told['network_share']:.4g} of the NICs' bandwidth, as other jobs are assumed to leave")
     if "oversubscription" in told:

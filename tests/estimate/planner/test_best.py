@@ -49,7 +49,12 @@ def drawn(seed: int) -> dict[str, Any]:
     ):  # fmt: skip
         if r.random() < 0.12:
             asked[name] = r.choice(values)
-    return asked
+    for name, values in (
+        ("oversubscription", (2.5, 16.0)), ("network_share", (0.3,)), ("in_network_reduction", ("off", "on")),
+    ):  # fmt: skip
+        if r.random() < 0.2:
+            asked[name] = r.choice(values)
+    return asked | ({"pod_size": r.choice((8, 16, 40))} if "oversubscription" in asked else {})
 
 
 SPACE = """

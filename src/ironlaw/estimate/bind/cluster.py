@@ -143,8 +143,7 @@ def topology_of(node: Node, asked: Asked) -> tuple[float, ...]:
         )
     for row in asked.rows:
         if row.gpus is not None and row.gpus % chips:
-            near = sorted({row.gpus // chips * chips, -(-row.gpus // chips) * chips} - {0.0})
-            counts = " or ".join(f"{count:g}" for count in near)
+            counts = " or ".join(f"{count:g}" for count in sorted({row.gpus // chips * chips, -(-row.gpus // chips) * chips} - {0.0}))
             raise ValueRangeError(
                 f"--topology {written} has {chips} chips: --gpus {row.gpus:g} is no whole number of slices, give {counts}"
             )
@@ -187,7 +186,7 @@ def leaf_pod(node: Node, fabric: Fabric, rail_optimised: bool | None) -> Sourced
     each = node.accelerators.value / node.nics.value
     if fabric.switch_radix is None:
         size = node.scale_up_size.value
-        return Sourced(size, "1", f"{size:g}, one scale-up domain: no switch of {fabric.name} in the catalogue")
+        return Sourced(size, "1", f"{size:g}, one scale-up domain: no switch of {fabric.name} in the catalogue", None)
     rails = rail_optimised if rail_optimised is not None else fabric.rail_optimised
     ports = float(fabrics.leaf_ports(fabric.switch_radix.value, 1.0))
     size = max(ports * each * (node.nics.value if rails else 1.0), node.scale_up_size.value)
