@@ -12,7 +12,7 @@ from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.documents.slowest import BALANCES
 from ironlaw.estimate.layer.counts import attending_layers, attention_width
 from ironlaw.estimate.step import step
-from ironlaw.estimate.uneven import LONGEST, SLOWEST, slowest_of, waits_of
+from ironlaw.estimate.unequal_work import LONGEST, SLOWEST, slowest_of, waits_of
 from ironlaw.law import flops, lengths
 from ironlaw.terms import Term, fold, leaf, scalar
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import uneven as unequal_work
-from ironlaw.estimate import wires
+from ironlaw.estimate import unequal_work, wires
 from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer import adapters, casts, experts, gradients, passes, uneven
 from ironlaw.estimate.layer.counts import embedding_parameters, output_matrix, output_width

@@ -22,10 +22,11 @@ from ironlaw.estimate.layer.sizes import kernel
 from ironlaw.estimate.layer.updates import matrices_of, rank_of, traffic_of_update
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.pipeline.stages import Pace
-from ironlaw.job import PRECISIONS, Job
+from ironlaw.job import Job
 from ironlaw.law import flops, kernels, states, traffic
 from ironlaw.law._domain import ratio
 from ironlaw.plan import Plan
+from ironlaw.precision import PRECISIONS
 from ironlaw.terms import Term, fold, leaf, total
 
 NAME = "optimizer"
