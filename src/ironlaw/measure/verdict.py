@@ -9,7 +9,7 @@ from typing import Any
 from ironlaw.measure.communication.ranks import Ranks
 from ironlaw.measure.gains import find_roofs, find_roofs_of_job
 from ironlaw.measure.profile import Profile
-from ironlaw.measure.roof import SIDES, UNKNOWN, Roof
+from ironlaw.measure.roof import COMPUTE, HBM, SIDES, UNKNOWN, Roof
 
 ENOUGH = 0.10  # of the window: if more of it is unexplained, the unexplained part could be the bottleneck
 CLOSE = 0.10  # of the window: two bottlenecks whose recoverable times differ by less cannot be ranked
@@ -85,5 +85,10 @@ def judge_roofs(ranked: Sequence[Roof], wall: int, unattributed: float, lost: fl
         mixed = others[0].name
     next_roof = others[0].name if others else None
     low, high = first.gain
+    if first.assumed and first.name in (COMPUTE, HBM):
+        other = HBM if first.name == COMPUTE else COMPUTE
+        reason = f"device-bound, {COMPUTE} or {HBM}, not told apart: {first.says}; at least {low:.2f}x faster without it"
+        reason += "; record the shapes of operators (record_shapes=True) to tell them apart"
+        return Verdict(first.name, (low, low), next_roof, unattributed, reason, other, lines)
     reason = f"{first.side}-bound ({first.name}): {first.says}; {low:.2f}x to {high:.2f}x faster without it"
     return Verdict(first.name, first.gain, next_roof, unattributed, reason, mixed, lines)

@@ -529,6 +529,34 @@ def test_drifting_steps_of_a_log_are_not_throttling(tmp_path):
 # all of them
 
 
+def test_a_first_launch_that_loads_its_kernel_is_the_host(tmp_path):
+    """The call takes 20 ms, its kernel starts when it returns: 20 ms of launch call, none of it a wait of the stream."""
+    trace = Made(V100).kernel(ADD, 100, 50)
+    trace.call("cudaLaunchKernel", 200, 20_000)
+    trace.events[-1]["args"] = {"correlation": 77}
+    trace._add("kernel", ADD, 20_200, 50, tid=7, correlation=77, stream=7, device=0)
+    (finding,) = found(tmp_path, "slow-launches", trace)
+    assert finding.seconds_lost == pytest.approx(20_000 * US)
+    assert found(tmp_path, "stream-wait", trace) == []
+
+
+def test_a_wait_of_a_stream_lists_its_gaps(tmp_path):
+    """Launched at 205, returned at 207, begun at 5,000: 4,793 us, between the two kernels."""
+    trace = Made(V100).kernel(ADD, 100, 100).kernel(SGEMM, 5_000, 1_000, launched=205)
+    (finding,) = found(tmp_path, "stream-wait", trace)
+    assert finding.seconds_lost == pytest.approx((5_000 - 207) * US)
+    (gap,) = finding.evidence["longest"]
+    assert (gap["wait_us"], gap["after"], gap["call"]) == (4_793.0, SGEMM, "cudaLaunchKernel")
+    assert "100% of it in one gap" in finding.says
+
+
+def test_an_event_without_length_ends_a_gap(tmp_path):
+    """Whole-microsecond traces have kernels of 0 us: the wait after one is that of its own launch, not of the next."""
+    trace = Made(V100).kernel(ADD, 100, 100, launched=90).kernel(ADD, 3_000, 0, launched=150).kernel(SGEMM, 3_004, 1_000, launched=2_999)
+    (finding,) = found(tmp_path, "stream-wait", trace)
+    assert finding.seconds_lost == pytest.approx((3_000 - 200) * US)
+
+
 def test_every_finding_is_in_the_page_of_findings():
     anchors = re.findall(r"^## (\S+)$", (DOCS / "findings.md").read_text(encoding="utf-8"), re.M)
     assert len(anchors) == len(set(anchors))

@@ -579,3 +579,32 @@ def test_a_cut_trace_is_valid_and_has_no_private_values(tmp_path):
     t, whole = read_chrome(str(cut))[0], trace("mi300x_resnet_gemm")
     assert [t.names[n] for n in t.operators.name].count("aten::mm") == 7 and (t.events.launch >= 0).all()
     assert len(t.events) == 6 and set(t.events.start.tolist()) <= set(whole.events.start.tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "precision"),
+    [
+        ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x8x512u2_s6_et64x8_m64x8x32_cga1x1x1_transOut_schedP_clmp_swiGlu_sm100f", "gemm", "fp8"),
+        ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x8x512u2_s6_et128x8", "gemm", "fp8"),
+        ("MIOpenBatchNormFwdTrainSpatial.kd", "norm", ""),
+        ("MIOpenBatchNormBwdSpatialDX", "norm", ""),
+        ("MIOpenConvUniBwd", "conv", ""),
+        ("sage_fwd", "attention", ""),
+        ("void tensorrt_llm::kernels::finalizeKernelVecLoad<float>(int)", "embedding", ""),
+        ("void moe::dev::routing::routingIndicesOffsetsKernel<1>(int)", "sort", ""),
+    ],
+)
+def test_kernels_of_other_libraries(name, kind, precision):
+    named = shipped_names().named(name)
+    assert (named.kind.name, named.precision) == (kind, precision)
+
+
+def test_a_return_type_with_brackets_is_no_name():
+    name = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)"
+    assert short_name(name) == "fused_add_rms_norm_kernel"
+
+
+def test_a_device_without_a_name_is_known_by_its_size():
+    mi300x = {"numSms": 304, "totalGlobalMem": 206_141_652_992, "warpSize": 64}
+    assert device_named("", mi300x).record.name == "mi300x"
+    assert device_named("", {**mi300x, "warpSize": 32}).record is None

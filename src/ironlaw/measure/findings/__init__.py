@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ironlaw.measure.findings import device, from_logs, host, links, numbers, recording
+from ironlaw.measure.findings import device, from_logs, host, links, numbers, recording, streams
 from ironlaw.measure.findings.finding import Facts, Finding
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FINDINGS = {
     "starved-loader": host.starved_loader,
     "launch-bound": host.launch_bound,
+    "slow-launches": host.slow_launches,
+    "stream-wait": streams.stream_wait,
     "synchronisation-in-the-loop": host.synchronisation_in_the_loop,
     "allocator-churn": host.allocator_churn,
     "warm-up-steps": recording.warm_up_steps,

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from ironlaw.measure.events import Column
 from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
-from ironlaw.measure.idle import ALLOCATING, ARRIVING, LAUNCHING, LOADING, WAITING, find_names, host_calls
+from ironlaw.measure.idle import ALLOCATING, ARRIVING, CALLING, LAUNCHING, LOADING, WAITING, find_names, host_calls
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
+from ironlaw.measure.kernels.names import short_name
 
 if TYPE_CHECKING:
     from ironlaw.measure.profile import Profile
 
 BOUND = 0.10  # of the window spent waiting for launches: every eager step has some, and CUDA graphs do not pay for less
 RETURNS = 10_000  # [ns] a waiting call returns at most so long before or after the device is done, because of two clocks and latency
+SLOW_CALL = 10_000_000  # [ns] an ordinary launch call takes some microseconds; a first one that loads or compiles its kernel, far more
 CHURN = 2  # driver calls for memory in an ordinary step: a single one may be a buffer that still grows
 MOSTLY = 0.5  # of the steps after the first: in fewer of them, shapes may have changed, as in an evaluation
 ASYNCHRONOUS = "Async"  # cudaMallocAsync, cudaFreeAsync: they are ordered on a stream and do not stop the device
@@ -69,6 +71,32 @@ def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
                 "idle_us": lost / 1000,
                 "launch_latency_us": latency / 1000,
             },
+        )
+
+
+def slow_launches(name: str, facts: Facts) -> Iterator[Finding]:
+    """A launch call itself takes long while the device is idle: it loads or compiles its kernel, or records a graph."""
+    for p in facts.profiles:
+        waited = p.idle.when.get(CALLING, NOTHING)
+        if waited.length <= WORTH * p.window.wall:
+            continue
+        launches = p.trace.launches
+        rows = np.unique(p.events.launch[p.events.launch >= 0])
+        rows = rows[(launches.end[rows] - launches.start[rows]) > SLOW_CALL]
+        if not len(rows):
+            continue
+        longest = int(rows[np.argmax(launches.end[rows] - launches.start[rows])])
+        took = int(launches.end[longest] - launches.start[longest])
+        kernel = p.events.name[np.flatnonzero(p.events.launch == longest)[0]]
+        yield Finding(
+            name,
+            f"{len(rows)} launch call{'s' if len(rows) != 1 else ''} took more than {ms(SLOW_CALL)}, the longest"
+            f" ({p.trace.text(launches.name[longest])} of {short_name(p.trace.text(kernel))}) {ms(took)}; the device idled"
+            f" {ms(waited.length)} ({waited.length / p.window.wall:.0%} of the window) meanwhile: a first launch loads or compiles its kernel",
+            "profile after a warm-up; CUDA_MODULE_LOADING=EAGER, or compile ahead of time, if every start of a job pays for it",
+            waited.length / 1e9,
+            p.trace.path,
+            {"calls": len(rows), "longest_us": took / 1000, "idle_us": waited.length / 1000},
         )
 
 

@@ -49,6 +49,9 @@ def device_named(name: str, properties: Mapping[str, Any], on: str | None = None
 def _find_in_catalogue(name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[str | None, str]:
     """The name of the record and how it was found, or None and the reason."""
     if not name.strip():
+        for rule in shipped("devices.toml")["nameless"]:
+            if _applies(rule, properties):
+                return str(rule["is"]), "the trace has no device name; it records the memory and the multiprocessors of this one"
         return None, "the trace has no device name"
     for pattern, rule in _rules():
         if pattern.search(name[:200]) and _applies(rule, properties):
@@ -77,6 +80,8 @@ def _applies(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
     if "memory_over" in rule and not (memory and memory > rule["memory_over"]):
         return False
     if "memory_under" in rule and not (memory and memory < rule["memory_under"]):
+        return False
+    if "warp" in rule and _number(properties, "warpSize") != rule["warp"]:
         return False
     return "multiprocessors" not in rule or count == rule["multiprocessors"]
 

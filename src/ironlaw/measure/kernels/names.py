@@ -101,7 +101,7 @@ def read_names(files: Iterable[str | Path] = ()) -> KernelNames:
     return KernelNames(classes, tuple(rules), tuple(precisions))
 
 
-_PREFIXES = re.compile(r"^(void|std::enable_if<[^>]*>::type|static)\s+")
+_PREFIXES = re.compile(r"^(void|std::enable_if<.{0,1000}?>::type|static)\s+")
 _LAMBDAS = re.compile(r"\{lambda\([^{}]*\)#\d+\}(::operator\(\)\([^()]*\)( const)?)?(::)?")
 _WRAPPERS = (
     "elementwise_kernel",

@@ -410,12 +410,18 @@ def _integer(value: Any) -> int | None:
 
 
 def _device(header: dict[str, Any], device: int) -> dict[str, object]:
-    """The recorded properties of a device; empty where the file has none."""
+    """The recorded properties of a device; empty where the file has none.
+
+    ROCm numbers the devices of its kernels by agent, and the list from 0. Where all devices of the list are of one product, each number
+    means that product.
+    """
     listed = header.get("deviceProperties")
-    for item in listed if isinstance(listed, list) else []:
-        if isinstance(item, dict) and item.get("id") == device:
+    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    for item in items:
+        if item.get("id") == device:
             return {"device": item}
-    return {}
+    products = {(item.get("name"), item.get("totalGlobalMem"), item.get("numSms")) for item in items}
+    return {"device": items[0]} if len(products) == 1 else {}
 
 
 def _device_name(header: dict[str, Any], device: int) -> str:
