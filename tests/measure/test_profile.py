@@ -30,13 +30,13 @@ def test_the_roofs_and_the_unexplained_part_sum_to_the_window(name):
     assert charged / wall + found.verdict.unattributed == pytest.approx(1, abs=1e-4)
 
 
-def test_the_gain_of_stream_wait_may_be_nothing():
+def test_a_launch_call_that_loads_code_is_charged_to_the_host():
     found = diagnose(DATA / "hta_mi250_minitoy.json.gz")  # one launch lasts 6.5 ms of 8.9: the runtime loads code in it
-    waits = next(r for r in found.verdict.ranking if r["roof"] == "stream wait")
-    assert waits["charged_us"] == pytest.approx(6743.549)
-    assert waits["gain"][0] == 1.0
-    assert found.verdict.roof == "stream wait"
-    assert found.verdict.next_roof == "dispatch"
+    idle = found.profiles[0].idle.by_reason
+    assert idle["launch call"] / 1e6 == pytest.approx(6.5, abs=0.3)
+    # of the 6,743.549 us after launches began, by hand from the gaps, some fall after the calls returned
+    assert idle["launch call"] + idle["stream wait"] + idle["launch latency"] >= 6_743_549
+    assert found.verdict.roof == "dispatch"
 
 
 @pytest.mark.parametrize("events", [[(0, 0), (50, 10)], [(0, 10), (50, 0)], [(0, 0), (20, 0), (50, 0)]])

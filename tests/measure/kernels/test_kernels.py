@@ -529,13 +529,13 @@ def tiled(rows, times, length, launches=0):
         ("NVIDIA L40S", 48_000_000_000, 142, "l40s"),
         ("AMD Radeon Graphics", 68702699520, 104, None),
         ("", 0, 0, None),
-        ("NVIDIA H100 NVL", 99_000_000_000, 132, None),
+        ("NVIDIA H100 NVL", 99_000_000_000, 132, "h100-nvl"),
         ("NVIDIA H20", 100_000_000_000, 78, "h20"),
         ("NVIDIA L20", 48e9, 92, None),
         ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20_000_000_000, 42, None),
         ("NVIDIA A100-SXM4-40GB", 42_000_000_000, 56, None),  # half its multiprocessors: not the whole part
         ("NVIDIA A100-PG509-200", 0, 0, None),  # nothing says which memory it has
-        ("Tesla V100-PCIE-32GB", 34_000_000_000, 80, None),
+        ("Tesla V100-PCIE-32GB", 34_000_000_000, 80, "v100-pcie-32gb"),
     ],
 )
 def test_a_device_is_found_by_name_and_properties_or_unknown(name, memory, count, record):
@@ -600,7 +600,7 @@ def test_kernels_of_other_libraries(name, kind, precision):
 
 
 def test_a_return_type_with_brackets_is_no_name():
-    name = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)"
+    name = "std::enable_if<(((8)>(0)))&&vllm::Convert<half>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)"
     assert short_name(name) == "fused_add_rms_norm_kernel"
 
 

@@ -506,10 +506,12 @@ class TestHostile:
 def test_a_device_is_found_by_the_only_product_of_the_list(tmp_path):
     """ROCm numbers the devices of kernels by agent (2, 9), the list from 0."""
     listed = [{"id": i, "name": "AMD Instinct MI300X", "totalGlobalMem": 206_141_652_992, "numSms": 304, "warpSize": 64} for i in range(8)]
-    event = kernel(0, 10)
-    event["args"]["device"] = 9
-    (trace,) = read_chrome(str(write_trace(tmp_path, [event], deviceProperties=listed)))
-    assert trace.device_name == "AMD Instinct MI300X"
+    event = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 9, "tid": 7, "ts": 1, "dur": 2, "args": {"device": 9, "stream": 7}}
+
+    def name_of():
+        (trace,) = read(tmp_path, json.dumps({"deviceProperties": listed, "traceEvents": [event]}).encode())
+        return trace.device_name
+
+    assert name_of() == "AMD Instinct MI300X"
     listed[0]["name"] = "another"
-    (trace,) = read_chrome(str(write_trace(tmp_path, [event], deviceProperties=listed)))
-    assert trace.device_name == ""
+    assert name_of() == ""

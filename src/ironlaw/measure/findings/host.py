@@ -92,7 +92,7 @@ def slow_launches(name: str, facts: Facts) -> Iterator[Finding]:
             name,
             f"{len(rows)} launch call{'s' if len(rows) != 1 else ''} took more than {ms(SLOW_CALL)}, the longest"
             f" ({p.trace.text(launches.name[longest])} of {short_name(p.trace.text(kernel))}) {ms(took)}; the device idled"
-            f" {ms(waited.length)} ({waited.length / p.window.wall:.0%} of the window) meanwhile: a first launch loads or compiles its kernel",
+            f" {ms(waited.length)} ({waited.length / p.window.wall:.0%} of the window) meanwhile: first launches load or compile kernels",
             "profile after a warm-up; CUDA_MODULE_LOADING=EAGER, or compile ahead of time, if every start of a job pays for it",
             waited.length / 1e9,
             p.trace.path,

@@ -33,7 +33,7 @@ def stream_wait(name: str, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             name,
             says,
-            "look at the events on either side in a timeline: a stream that waits for another, an event recorded late, a graph's first copy",
+            "look at the events on either side in a timeline: a stream waits for another, an event comes late, a graph begins with a copy",
             lost / 1e9,
             p.trace.path,
             {"idle_us": lost / 1000, "longest": listed},
