@@ -62,7 +62,7 @@ def test_the_options_of_an_estimate_are_under_the_same_headings_everywhere(ask, 
 
 
 def test_headings_of_a_verb_come_before_those_of_an_estimate(ask):
-    assert list(sections_of(ask("estimate", "--help-all")[1]))[:4] == ["Model", "Input", "Machine", "Job"]
+    assert list(sections_of(ask("estimate", "--help-all")[1]))[:5] == ["Model", "Input", "Machine", "Network", "Job"]
     assert list(sections_of(ask("compare", "--help-all")[1]))[:3] == ["Model", "Compare", "Three-roof model"]
     shown = sections_of(ask("roofline", "--help-all")[1])
     assert shown["Operator"][:2] == ["--gemm", "--attention"]

@@ -44,6 +44,8 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "checkpoint_every": ["500"], "checkpoint_bandwidth": ["100GB/s"], "mttf": ["50000h"], "restart_time": ["15min"],
     "tokens": ["1T", "300B"], "logits": ["whole"], "optimizer_in_backward": ["on"],
     "images_per_sequence": ["2"], "image_size": ["448"], "audio_seconds": ["30"], "encoder_seq_len": ["512"], "frozen_tower": ["on"],
+    "adapter": ["dora"], "objective": ["dpo", "orpo", "reward"], "teacher": ["llama-3-70b"], "precomputed_reference": ["on"],
+    "attention_precision": ["fp8"],
     "margin": ["5%"], "space": ["published"], "price": ["2.5", "0"], "grid": ["france", "100"], "pue": ["1.1"],
 }  # fmt: skip
 FROM_FILES = {"correction", "calibration_version"}

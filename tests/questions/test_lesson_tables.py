@@ -161,7 +161,7 @@ def test_a_share_of_the_wrong_kind_is_a_question_error():
         lessons("llama-3-8b", on="h100-sxm", gpus=8, shares="0.2")
 
 
-@pytest.mark.parametrize("name", sorted(set(TABLES) - {"optimizers", "checkpoints", "lora", "limits"}))
+@pytest.mark.parametrize("name", sorted(set(TABLES) - {"optimizers", "checkpoints", "lora", "limits", "precisions"}))
 def test_the_command_prints_every_table(name, capsys):
     assert main(["lessons", "--table", name]) == 0
     page = capsys.readouterr().out

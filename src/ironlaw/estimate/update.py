@@ -29,16 +29,13 @@ from ironlaw.plan import Plan
 from ironlaw.precision import PRECISIONS
 from ironlaw.terms import Term, fold, leaf, total
 
-NAME = "optimizer"
-ELEMENTWISE, PRODUCTS, EXCHANGES = "states read and written", "matrix products of the update", "whole matrices sent"
-
 
 def optimizer(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
     """The update: every state read and written once, times the framework's passes; products and exchanges of optimizers that have them."""
     more = [*products(job, cluster, plan, pace), *exchanges(job, cluster, plan, pace)]
     if not more:
-        return elementwise_update(NAME, job, cluster, plan, pace)
-    return total(NAME, [elementwise_update(ELEMENTWISE, job, cluster, plan, pace), *more])
+        return elementwise_update("optimizer", job, cluster, plan, pace)
+    return total("optimizer", [elementwise_update("states read and written", job, cluster, plan, pace), *more])
 
 
 def elementwise_update(name: str, job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> Term:
@@ -87,7 +84,7 @@ def products(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
             timed = {name: [_timed(job, cluster, plan, *row) for row in of_group if row[0].name == name] for name in names}
             parts = [total(name, rows) for name, rows in timed.items()]
             share = _share(plan, ranks, fold(parts), _longest(timed))
-            terms.append(total(f"{PRODUCTS}, experts" if routed else PRODUCTS, parts, times=share))
+            terms.append(total("matrix products of the update, experts" if routed else "matrix products of the update", parts, times=share))
     return terms
 
 
@@ -139,7 +136,7 @@ def exchanges(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
             needed = np.isin(plan.zero, [float(stage) for stage in row.zero])
             if np.any(needed):
                 terms.append(total(row.name, _sent(job, cluster, plan, pace, part, row), times=np.where(needed, row.times.value, 0.0)))
-    return [total(EXCHANGES, terms)] if terms else []
+    return [total("whole matrices sent", terms)] if terms else []
 
 
 def _sent(job: Job, cluster: Cluster, plan: Plan, pace: Pace, part: str, row: Exchange) -> list[Term]:

@@ -126,6 +126,8 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         for model, run, seq_len, batch, gpus, cap, capacity in itertools.product(*lists)
     ]
     rows = [row for row, _ in estimates]
+    if rows and all((row["why_not"] or "").startswith("--") for row in rows):  # an option that is wrong for every row
+        raise QuestionError(rows[0]["why_not"])
     assumptions: Assumptions = []
     for taken in dict.fromkeys(batch_taken(batch, row["seq_len"]) for row in rows for batch in values.get("global_batch_tokens", ())):
         if taken:
