@@ -513,8 +513,8 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "power_cap"),
     "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction"),
     "Job": (
-        "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "optimizer_rank", "space", "margin",
-        "correction", "calibration_version",
+        "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "optimizer_rank", "space",
+        "margin", "correction", "calibration_version",
     ),
     "Documents": ("lengths", "packing", "balance", "cp_by_length"),
     "Plan": (
