@@ -114,8 +114,9 @@ def read(kind: str, name: str) -> Model:
 
 
 def counts() -> list[Count]:
-    """All counts, records first."""
-    return [*of_records(), *of_tables()]
+    """All counts, records first; a figure that a record and a table both cite stands once."""
+    once = {(c.name, c.kind, c.what, c.published, c.url): c for c in (*of_tables(), *of_records())}
+    return sorted(once.values(), key=lambda c: c.kind)
 
 
 def page() -> str:

@@ -70,8 +70,13 @@ def stale_prices(older_than: float, today: str, folders: tuple[str, ...] = ()) -
             if _age(price.date, today) > older_than:
                 found.setdefault((path, price.provider, price.date), []).append(f"{price.term} {price.per_hour.text}")
     return [
-        f"{path}: {provider} on {day}, {_age(day, today)} days ago: {', '.join(prices)}" for (path, provider, day), prices in found.items()
+        f"{_shown(path)}: {provider} on {day}, {_age(day, today)} days ago: {', '.join(prices)}" for (path, provider, day), prices in found.items()
     ]
+
+
+def _shown(path: Path) -> Path:
+    """A file of the shipped catalogue from its folder on, any other as it is."""
+    return path.relative_to(load.SHIPPED) if path.is_relative_to(load.SHIPPED) else path
 
 
 def _age(day: str, today: str) -> int:
