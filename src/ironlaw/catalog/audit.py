@@ -70,7 +70,8 @@ def stale_prices(older_than: float, today: str, folders: tuple[str, ...] = ()) -
             if _age(price.date, today) > older_than:
                 found.setdefault((path, price.provider, price.date), []).append(f"{price.term} {price.per_hour.text}")
     return [
-        f"{_shown(path)}: {provider} on {day}, {_age(day, today)} days ago: {', '.join(prices)}" for (path, provider, day), prices in found.items()
+        f"{_shown(path)}: {provider} on {day}, {_age(day, today)} days ago: {', '.join(prices)}"
+        for (path, provider, day), prices in found.items()
     ]
 
 
