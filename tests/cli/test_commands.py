@@ -174,9 +174,9 @@ def test_a_config_json_as_file_or_folder(ask, tmp_path):
 def test_a_config_json_that_cannot_be_used(ask, tmp_path):
     rest = ["--on", "h100-sxm", "--gpus", "8"]
     encoder = json.dumps(
-        {"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522}
+        {"model_type": "deberta", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522}
     )
-    refused(ask("estimate", config(tmp_path, encoder), *rest), 2, "bert", "encoder")
+    refused(ask("estimate", config(tmp_path, encoder), *rest), 2, "deberta", "encoder")
     refused(ask("estimate", config(tmp_path, json.dumps(LLAMA)[:60]), *rest), 3, "config.json", "line 1")
     refused(ask("estimate", config(tmp_path, json.dumps({**LLAMA, "hidden_size": -1})), *rest), 3, "hidden_size", "-1")
     refused(ask("estimate", config(tmp_path, json.dumps({**LLAMA, "num_experts": 8})), *rest), 2, "num_experts")

@@ -11,6 +11,7 @@ NORM_WEIGHTS = {"rmsnorm": 1, "layernorm-no-bias": 1, "layernorm": 2}
 MODELS = {name: load.record("models", name) for name in load.names("models")}
 ROUNDED = {"santacoder"}  # published as 1.1 B parameters, which is not precise enough to compare
 OTHER = {name for name, m in MODELS.items() if m.one_block_layers or m.linear_attention_layers or m.layer_groups or m.qk_norm_heads}
+OTHER |= {name for name, m in MODELS.items() if m.bidirectional or m.towers}  # encoders have other heads, and stacks beside the decoder
 DENSE = [name for name, m in MODELS.items() if not (m.num_experts or name in OTHER or name in ROUNDED)]
 LLAMA_3_8B = (4096, 32, 32, 8, 128, 14336, 128256, 8192, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0)
 
