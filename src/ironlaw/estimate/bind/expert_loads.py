@@ -7,12 +7,9 @@ divided by its sum.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from functools import lru_cache
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -113,6 +110,9 @@ def _rows_of_file(path: Path) -> list[Any]:
         if not isinstance(tree, list):
             raise InputError(f"{path}: no list of loads: a list for each layer, or an object with the key loads")
         return tree
+    import csv
+    import io
+
     lines = [row for row in csv.reader(io.StringIO(read_text(path, "file of expert loads", FILE_LIMIT))) if any(row)]
     heading = [cell.strip().lower() for cell in lines[0]] if lines else []
     if "expert" not in heading:
@@ -153,6 +153,8 @@ def _zipf(experts: int, exponent: float) -> Any:
 
 def log_normal(experts: int, sigma: float) -> Any:
     """Loads whose logarithms are the quantiles of a normal distribution; the largest is 1."""
+    from statistics import NormalDist  # a question without such loads does not pay for it
+
     z = np.array([NormalDist().inv_cdf((rank + 0.5) / experts) for rank in range(experts)])[::-1]
     return np.exp(sigma * (z - z[0]))
 

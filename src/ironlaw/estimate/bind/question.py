@@ -12,7 +12,6 @@ from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision, note_override
-from ironlaw.estimate.bind.documents import bind_documents
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import bind_model, trained_model
@@ -21,7 +20,7 @@ from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.frozen import Frozen
-from ironlaw.job import Job, Optimizers
+from ironlaw.job import Documents, Job, Optimizers
 from ironlaw.precision import OUTPUT, PRECISIONS, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, check
@@ -103,7 +102,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = bind_cluster(asked, folders, notes)
-    documents = bind_documents(asked, folders, notes)
+    documents = _documents_of(asked, folders, notes)
 
     expert_load = bind_expert_load(asked, model, folders)
 
@@ -142,6 +141,15 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         run_assumptions=run_assumptions,
         correction=correction,
     )
+
+
+def _documents_of(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -> Documents | None:
+    """The documents of a question that gives lengths; others do not pay for the import."""
+    if asked.lengths is None:
+        return None
+    from ironlaw.estimate.bind.documents import bind_documents
+
+    return bind_documents(asked, folders, notes)
 
 
 def _note_overrides(asked: Asked, model: Model, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from statistics import NormalDist
 
 import numpy as np
 
@@ -98,6 +97,8 @@ def _lognormal(text: str, flag: str) -> Histogram:
     if sigma > 5.0:
         raise ValueRangeError(f"{flag} sigma is {sigma:g}, must be at most 5")
     middle = math.log(values["median"]) if "median" in values else math.log(values["mean"]) - sigma * sigma / 2.0
+    from statistics import NormalDist  # a question without such lengths does not pay for it
+
     normal = NormalDist(middle, sigma)
     ends = (math.exp(normal.inv_cdf(TAIL)), math.exp(normal.inv_cdf(1.0 - TAIL)))
     low, high = _limits(values, flag, max(ends[0], 1.0), min(ends[1], LONGEST))
