@@ -91,7 +91,7 @@ def test_all_verbs_give_one_answer(seed, asked):
     best = answers["plan"]["plans"][0]
     assert (best["step"]["seconds"], best["memory"]["device"], best["run"]) == (step, device, run)
     assert best["asked"]["plan"] == estimate["asked"]["plan"]
-    compared = answers["compare"]["plans"][0]
+    compared = answers["compare"]["estimate"][0]
     assert (compared["tokens_per_second"], compared["memory_share"]) == (rate, device / capacity)
     solved = answers["solve"]
     assert (solved["checks"]["step"], solved["checks"]["device"], solved["min_days"]) == (step, device, run["days"])

@@ -374,8 +374,7 @@ def output_products(job: Job, cluster: Cluster, s: Shapes, vocab: Any, trained: 
     return products
 
 
-OF_LOSS = 0.5  # of the bytes of a loss: its forward pass reads the logits, its backward pass writes their gradient
-OF_NORM = 1.0 / 2.5  # of the bytes of a norm, which moves 2.5 times as much in both passes
+OF_LOSS = 0.5  # assumed share of a loss's bytes that its forward pass moves: it reads the logits, backward writes their gradient
 
 
 def untrained_passes(job: Job, cluster: Cluster, plan: Plan) -> list[Term]:
@@ -433,7 +432,7 @@ def head_forward(job: Job, cluster: Cluster, plan: Plan, s: Shapes) -> Term:
         [
             gemm(cluster, job, "output gemm", s.tokens, outputs, s.hidden, wide=True, stated=stated),
             elementwise(cluster, "log-probabilities", OF_LOSS * job.framework.loss_bytes.value * s.tokens * outputs * e / 2.0),
-            elementwise(cluster, "final norm", OF_NORM * 2.5 * job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
+            elementwise(cluster, "final norm", job.framework.norm_bytes.value * s.sequence_tokens * s.hidden * e / 2.0),
             reduce,
             wires.collective(cluster, plan, "gather", "all_gather", shards, weights, plan.tp),
         ],

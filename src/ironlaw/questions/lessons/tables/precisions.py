@@ -34,7 +34,7 @@ STEP_COLUMNS = (
     Column("device", "device memory", "B"), Column("copies", "cast copies of weights", "B"), Column("activations", "activations", "B"),
     Column("wide_layers", "wide layers", "1"), Column("fits", "fits"),
 )  # fmt: skip
-EXACT_COLUMNS = (Column("precision", "precision"), Column("exactness", "what is known of its loss"))
+EXACT_COLUMNS = (Column("precision", "precision"), Column("exactness", "training loss beside bf16"))
 
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
