@@ -8,8 +8,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.divisors import divisors
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
 from ironlaw.job import Job
 from ironlaw.precision import PRECISIONS
@@ -71,3 +75,47 @@ def test_the_first_batch_to_try_is_4_mi_tokens_for_powers_of_two():
 
 def test_a_job_has_no_defaults_of_its_own():
     assert Job.required == set(Job.fields)
+
+
+def batches_one_by_one(gpus: float, usual: float, share: float, micro_batch_size: float) -> list[float]:
+    """What `batches` answers, by its definition: every whole number in the range is looked at, from the largest."""
+    ranks, micro = int(gpus), int(micro_batch_size)
+    low, high = math.ceil((1.0 - share) * usual / micro), math.floor((1.0 + share) * usual / micro)
+    numbers = range(max(low, high), low - 1, -1)
+    most = max(math.gcd(batch, ranks) for batch in numbers)
+    tried, kept = set(), []
+    for batch in numbers:
+        shared = math.gcd(batch, ranks)
+        if 8 * shared >= most and all(other % shared for other in kept):
+            kept.append(shared)
+            near = round(usual / micro / shared) * shared
+            tried |= {batch, near if low <= near <= max(low, high) else batch}
+
+    def preference(batch: int) -> tuple[int, int, float]:
+        away = abs(math.log(batch * micro / usual))
+        return round(away / math.log(1.05)), -math.gcd(batch, ranks), away
+
+    return [float(batch * micro) for batch in sorted(tried, key=preference)]
+
+
+COUNTS = st.integers(1, 20_000) | st.sampled_from([2**n for n in range(18)]) | st.sampled_from([720_720, 98_280, 131_071])
+
+
+@given(gpus=COUNTS, usual=st.integers(1, 6000), share=st.sampled_from([0.1, 0.25]), micro=st.sampled_from([1.0, 2.0, 3.0, 8.0, 350.0]))
+def test_batches_by_divisors_are_those_of_looking_at_every_number(gpus, usual, share, micro):
+    assert defaults.batches(float(gpus), float(usual), share, micro) == batches_one_by_one(gpus, usual, share, micro)
+
+
+def test_a_batch_of_a_million_million_takes_no_longer_than_one_of_a_thousand(budget):
+    with budget(0.5):
+        for gpus in (1.0, 7.0, 32.0, 720_720.0, 999_999_999_989.0):
+            for usual in (1e12, 999_999_999_989.0, 1e15):
+                tried = defaults.batches(gpus, usual, 0.25)
+                assert 0 < len(tried) < 3000
+                assert all(0.75 * usual <= batch <= 1.25 * usual for batch in tried)
+
+
+@given(st.integers(1, 100_000))
+def test_divisors_are_the_numbers_that_leave_no_rest(number):
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    assert divisors(number) == tuple(sorted({float(d) for d in (*small, *(number // d for d in small))}))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+from ironlaw.divisors import divisors
+
 # --- names an option may have
 
 PRECISIONS = (  # those that ship in catalog/data/precisions
@@ -144,13 +146,11 @@ def batches(gpus: float, usual: float, share: float, micro_batch_size: float = 1
     ranks, micro = int(gpus), int(micro_batch_size)
     low, high = math.ceil((1.0 - share) * usual / micro), math.floor((1.0 + share) * usual / micro)
     high = max(low, high)  # one batch is tried where no multiple of large micro-batches is within the share
+    largest = {shared: high // shared * shared for shared in map(int, divisors(ranks)) if high // shared * shared >= low}
+    least = max(largest) / FEWEST_SHARED
     tried: set[int] = set()
-    kept: list[int] = []  # divisors that larger batches share with the ranks
-    least = max(math.gcd(batch, ranks) for batch in range(low, high + 1)) / FEWEST_SHARED
-    for batch in range(high, low - 1, -1):
-        shared = math.gcd(batch, ranks)
-        if shared >= least and all(other % shared for other in kept):
-            kept.append(shared)
+    for shared, batch in sorted(largest.items(), key=lambda item: -item[1]):
+        if shared >= least and math.gcd(batch, ranks) == shared:
             near = round(usual / micro / shared) * shared
             tried |= {batch, near if low <= near <= high else batch}
 

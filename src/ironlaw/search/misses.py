@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.divisors import divisors
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.near_counts import counts_that_work
-from ironlaw.estimate.planner.mesh import divisors
 from ironlaw.estimate.planner.possible import any_fits
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.question.asked import with_options

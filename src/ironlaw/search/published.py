@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ironlaw.estimate.planner.mesh import divisors
+from ironlaw.divisors import divisors
 from ironlaw.estimate.planner.space import Space, axis_value
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.search.answer import Choice, SearchResult, run

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ironlaw.divisors import divisors
 from ironlaw.errors import SpaceError
 from ironlaw.estimate import rules
 from ironlaw.estimate.pipeline.schedules import schedule_of
@@ -32,17 +32,6 @@ class Mesh(Frozen):
     def rows(self) -> int:
         """The number of rows."""
         return int(self.columns["gpus"].size)
-
-
-@cache
-def divisors(number: int) -> tuple[float, ...]:
-    """Every divisor, in order.
-
-    >>> divisors(12)
-    (1.0, 2.0, 3.0, 4.0, 6.0, 12.0)
-    """
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return tuple(float(d) for d in sorted({*small, *(number // d for d in small)}))
 
 
 def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float) -> Mesh:
