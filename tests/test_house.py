@@ -23,19 +23,21 @@ MODULES = sorted(p for p in ROOT.rglob("*.py"))
 MAY_IMPORT = {
     "frozen": set(),
     "errors": set(),
+    "divisors": set(),
     "files": {"errors"},
     "units": {"errors"},
     "terms": set(),
     "catalog": {"files", "units", "errors"},
     "shown": {"errors"},
     "law": {"units", "frozen"},
-    "question": {"units", "errors", "frozen"},
+    "question": {"divisors", "units", "errors", "frozen"},
     "precision": {"catalog", "law", "question", "errors", "frozen"},
     "job": {"precision", "catalog", "frozen"},
     "cluster": {"catalog", "errors", "frozen"},
     "plan": {"frozen"},
     "estimate": {
-        "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files", "frozen",
+        "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "divisors", "units", "errors", "files",
+        "frozen",
     },
     # a page prints what its room found
     "report": {
@@ -45,14 +47,20 @@ MAY_IMPORT = {
     },
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
-    "validate": {"launch", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
-    "search": {"shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "terms", "units", "errors", "files"},
+    "validate": {
+        "launch", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
+    },
+    "search": {
+        "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "terms", "divisors", "units", "errors", "files",
+    },
     # a comparison prints the launch flags of its plans: the other edge between siblings
     "questions": {
         "launch", "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms",
         "units", "errors", "files",
     },
-    "measure": {"shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors"},
+    "measure": {
+        "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
+    },
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
     "cli": {
