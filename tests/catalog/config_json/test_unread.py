@@ -37,6 +37,10 @@ def read(name, change=None):
         ("engram_size", 1000),
         ("super_config", {"a": 1}),
         ("num_loops", 4),
+        ("total_ut_steps", 4),
+        ("value_embeds", True),
+        ("foo", 3),
+        ("foo", [1, 2]),
         ("use_qk_norm", True),
         ("n_registers", 4),
         ("num_key_value_heads_per_layer", [8] * 32),
@@ -58,12 +62,63 @@ def test_an_unknown_field_is_refused_by_name(base, field, value):
     [
         {"rope_scaling": {"type": "yarn"}, "rms_norm_eps": 1e-5, "pretraining_tp": 2, "rope_theta": 1e6},
         {"num_memory_experts": 0, "adapter_dim": None, "foo_layer_types": []},
+        {"transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}, "context_window_size": 8192, "max_sequence_length": 8192},
+        {"sliding_window": 4096, "layer_types": ["full_attention"] * 32, "trained_by": "a team", "use_fused_rope": True},
         {"output_attentions": False, "id2label": {"0": "a"}, "quantization_config": {"bits": 4}, "_name_or_path": "x"},
     ],
 )
 def test_a_field_without_weights_is_no_reason_to_refuse(harmless):
     plain, more = (model_from_config(c, "config.json", "x")[0] for c in (LLAMA, LLAMA | harmless))
     assert float(total_parameters(plain)) == float(total_parameters(more))
+
+
+# Qwen3-VL 8B as published, with another network or a looped depth beside its language model, in it, or in its tower
+NETWORKS = [
+    ("talker_config", {"hidden_size": 1024}),
+    ("sound_config", {"num_hidden_layers": 12}),
+    ("dit_config", {"depth": 24}),
+    ("action_expert_config", {"width": 1024}),
+    ("depth_decoder_config", {"num_layers": 4}),
+    ("perceiver_config", {"resampler_depth": 3}),
+    ("qformer_config", {"hidden_size": 768}),
+    ("num_loops", 4),
+    ("mtp_num_hidden_layers", 1),
+    ("num_experts", 8),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), NETWORKS, ids=[name for name, _ in NETWORKS])
+@pytest.mark.parametrize("place", ["", "text_config", "vision_config"])
+def test_a_network_is_refused_at_every_depth(place, field, value):
+    config = load_config(CONFIGS / "towers" / "qwen3-vl-8b.json")
+    changed = config | ({place: config[place] | {field: value}} if place else {field: value})
+    with pytest.raises(UnsupportedError, match=f"'{place + '.' if place else ''}{field}'"):
+        model_from_config(changed, "config.json", "x")
+
+
+def test_a_field_inside_an_object_that_is_read_is_refused():
+    config = load_config(CONFIGS / "families" / "dbrx.json")
+    with pytest.raises(UnsupportedError, match=r"'ffn_config\.num_memory_experts'"):
+        model_from_config(config | {"ffn_config": config["ffn_config"] | {"num_memory_experts": 2}}, "config.json", "x")
+
+
+def test_a_copy_of_a_size_beside_the_language_model_is_no_network():
+    config = load_config(CONFIGS / "towers" / "qwen3-vl-8b.json")
+    model, left_out = model_from_config(config | {"vocab_size": 1000, "image_seq_length": 256}, "config.json", "x")
+    assert float(total_parameters(model)) == float(total_parameters(model_from_config(config, "config.json", "x")[0]))
+    assert "vocab_size 1000 beside the language model, which has 151936" in left_out
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_the_outer_file_says_whether_embeddings_are_tied(outer):
+    """As transformers 5 does: Qwen3-VL 8B has 151,936 rows of 4,096 in an output layer that is not tied."""
+    config = load_config(CONFIGS / "towers" / "qwen3-vl-8b.json")
+    config |= {"tie_word_embeddings": outer, "text_config": config["text_config"] | {"tie_word_embeddings": not outer}}
+    model, left_out = model_from_config(config, "config.json", "x")
+    untied = model_from_config(config | {"tie_word_embeddings": False}, "config.json", "x")[0]
+    assert model.tie_word_embeddings is outer
+    assert float(total_parameters(untied) - total_parameters(model)) == (151936 * 4096 if outer else 0)
+    assert f"text_config.tie_word_embeddings {not outer} (the outer field, {outer}, counts, as in transformers 5)" in left_out
 
 
 def test_an_unknown_type_is_refused_with_the_nearest_names():

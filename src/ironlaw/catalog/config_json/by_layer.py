@@ -29,7 +29,7 @@ def nemotron_nas(f: Fields) -> Kwargs:
     listed = f.config.get("block_configs")
     if not isinstance(listed, list) or len(listed) != layers:
         raise f.wrong("block_configs", f"a list of {layers} objects")
-    blocks = [_block(Fields(item if isinstance(item, dict) else {}, f.where, f"{f.prefix}block_configs[{i}]."), hidden, heads)
+    blocks = [_block(f.child(item if isinstance(item, dict) else {}, f"block_configs[{i}]"), hidden, heads)
              for i, item in enumerate(listed)]  # fmt: skip
     widest = max((layer.get("intermediate_size", 0) for layer in blocks), default=0) or hidden
     most = max((layer.get("num_key_value_heads", 0) for layer in blocks), default=0) or heads

@@ -19,6 +19,7 @@ class Fields:
         self.config, self.where, self.prefix = config, where, prefix
         self.read: set[str] = set()  # names of the fields that were read or ignored
         self.left_out: list[str] = []  # parts of the model that a Model cannot describe
+        self.inner_fields: list[Fields] = []  # objects inside this one that were read
 
     def with_defaults(self, defaults: dict[str, Any]) -> Fields:
         """The same fields, with ``defaults`` for those that are absent or null."""
@@ -31,7 +32,7 @@ class Fields:
 
     def _replace(self, config: dict[str, Any]) -> Fields:
         other = Fields(config, self.where, self.prefix)
-        other.read, other.left_out = self.read, self.left_out
+        other.read, other.left_out, other.inner_fields = self.read, self.left_out, self.inner_fields
         return other
 
     def ignore(self, *names: str) -> None:
@@ -104,7 +105,14 @@ class Fields:
         value = self.config.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(name, "an object")
-        return Fields(value or {}, self.where, f"{self.prefix}{name}.")
+        return self.child(value or {}, name)
+
+    def child(self, value: dict[str, Any], name: str) -> Fields:
+        """The fields of an object inside this one; what stays unread there is refused as it is here."""
+        self.read.add(name.partition("[")[0])
+        inner = Fields(value, self.where, f"{self.prefix}{name}.")
+        self.inner_fields.append(inner)
+        return inner
 
     def missing(self, name: str, instead: str = "") -> InputError:
         """The error for a field that the file must have."""

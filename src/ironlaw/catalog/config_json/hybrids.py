@@ -99,6 +99,7 @@ def _blocks(f: Fields) -> list[str]:
 def _nemotron_mamba(f: Fields) -> Kwargs:
     """The sizes of Mamba-2 layers in the spelling of Nemotron-H."""
     f.ignore("mamba_hidden_act", "mamba_ssm_cache_dtype", "mamba_ssm_dtype", "mamba_chunk_size", "use_mamba_kernels")
+    f.ignore("expand")  # heads and their width are given
     for name in ("use_bias", "mamba_proj_bias"):
         if f.flag(name, False):
             raise f.refuse(name, "Mamba projections with biases")

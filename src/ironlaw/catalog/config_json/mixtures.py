@@ -309,7 +309,7 @@ def mellum(f: Fields) -> Kwargs:
 def dbrx(f: Fields) -> Kwargs:
     """DBRX: experts in every layer, layer norms without biases."""
     attention, ffn = f.inner("attn_config"), f.inner("ffn_config")
-    f.ignore("attn_config", "ffn_config")
+    attention.ignore("clip_qkv")
     hidden, heads = f.size("d_model"), f.size("n_heads")
     inner, experts = ffn.size("ffn_hidden_size"), ffn.size("moe_num_experts")
     chosen = ffn.size("moe_top_k")

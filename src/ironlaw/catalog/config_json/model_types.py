@@ -158,6 +158,7 @@ NOT_MODELLED = {
     "gemma3n": _GEMMA_3N,
     "gemma3n_text": _GEMMA_3N,
     "recurrent_gemma": "RG-LRU; mamba-2.8b comes near: one scan of a state a layer",
+    "video_llava": "a second tower for videos, of the sizes of vision_config",
     "rwkv": "RWKV; a config of type mamba2 with as many heads comes near: a state for each head",
     "rwkv7": "RWKV; kimi-linear-48b-a3b comes near: a delta rule with a decay for each channel",
 }

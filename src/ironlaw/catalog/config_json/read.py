@@ -20,6 +20,9 @@ STORAGE = ("quantization_config", "compression_config")  # how released weights 
 TEXT_CONFIGS = ("text_config", "llm_config", "language_config")
 FLAT = {"qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2"}  # type -> type of its language model, where the file has no text_config
 TOWERS = ("vision_config", "audio_config", "speech_config")
+# fields beside text_config that say how towers and projectors feed the language model begin with one of these words
+_OF_TOWERS = "audio downsample image media mm multimodal projector select spatial speech video vision visual vit "
+OF_TOWERS = frozenset(_OF_TOWERS.split())
 
 
 def load_config(path: str | Path) -> dict[str, Any]:
@@ -53,13 +56,12 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     if not isinstance(config, dict):
         raise InputError(f"{where}: is {quote(config)}, expected a JSON object")
     _refuse_type(config, where)
-    text, left_out, towers = _find_language_model(config, where)
+    text, left_out, outer = _find_language_model(config, where)
     _refuse_type(text.config, where)
     model_type = text.text("model_type")
     if model_type not in READERS:
         refuse_unread(text, rare_only=True)
-        near = ", ".join(nearest_names(model_type, READERS)) or f"{len(READERS)} types, listed in docs/how-to/add-a-model.md"
-        raise UnsupportedError(f"{where}: unknown model_type {model_type!r}; nearest known: {near}")
+        raise _unknown_type(model_type, where)
     try:
         kwargs = READERS[model_type](text)
     except InputError:
@@ -67,9 +69,18 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
             refuse_unread(text, rare_only=True)
         raise
     refuse_unread(text)
-    read, unread = _read_towers(towers, kwargs["hidden_size"])
+    read, unread = _read_towers(outer, kwargs["hidden_size"])
     kwargs["towers"] = (*read, *kwargs.get("towers", ()))
+    if outer is not text:
+        unread += _copies(outer, text)
+        refuse_unread(outer)
     return Model(name=name, title=name, family=model_type, **kwargs), left_out + unread + text.left_out
+
+
+def _unknown_type(model_type: str, where: str) -> UnsupportedError:
+    """The error for a type that has no reader."""
+    near = ", ".join(nearest_names(model_type, READERS)) or f"{len(READERS)} types, listed in docs/how-to/add-a-model.md"
+    return UnsupportedError(f"{where}: unknown model_type {model_type!r}; nearest known: {near}")
 
 
 def _refuse_type(config: dict[str, Any], where: str) -> None:
@@ -90,28 +101,35 @@ def _refuse_type(config: dict[str, Any], where: str) -> None:
 
 
 def _find_language_model(config: dict[str, Any], where: str) -> tuple[Fields, list[str], Fields]:
-    """The fields of the language model, what is only storage, and the fields of the file that has the towers."""
+    """The fields of the language model, what the file says of storage alone, and the fields of the file that has the towers."""
     outer = Fields(config, where)
     inside = next((name for name in TEXT_CONFIGS if config.get(name) is not None), None)
     if inside is None:
         towers = [name for name in TOWERS if config.get(name)]
         flat = FLAT.get(outer.text("model_type", default=""))
-        if towers and not flat:
-            raise outer.refuse(towers[0], "a tower in a config without text_config")
-        left_out, whole = _storage(config), outer
-        if flat:  # language model and tower share one object
-            outer = Fields({key: value for key, value in config.items() if key not in TOWERS} | {"model_type": flat}, where)
-        return outer, left_out, whole
+        if not flat:
+            if towers:
+                raise outer.refuse(towers[0], "a tower in a config without text_config")
+            return outer, _storage(config), outer
+        # language model and tower share one object, of which the first reads all but the tower
+        text = Fields({key: value for key, value in config.items() if key not in TOWERS} | {"model_type": flat}, where)
+        outer.ignore(*text.config)
+        return text, _storage(config), outer
     text = outer.inner(inside)
-    if "tie_word_embeddings" not in text.config and "tie_word_embeddings" in config:
-        text.config = text.config | {"tie_word_embeddings": config["tie_word_embeddings"]}
-    return text, _storage(config | text.config), outer
+    lines = _storage(config | text.config)
+    inner, tied = text.config.get("tie_word_embeddings"), config.get("tie_word_embeddings")
+    if tied is not None:  # transformers 5 ties the embeddings that the outer file ties
+        text = text.with_values({"tie_word_embeddings": tied})
+        if inner is not None and inner != tied:
+            lines.append(f"{inside}.tie_word_embeddings {inner} (the outer field, {tied}, counts, as in transformers 5)")
+    return text, lines, outer
 
 
 def _read_towers(outer: Fields, text_width: int) -> tuple[list[Tower], list[str]]:
     """The towers of a file, and a line for each: a job has none unless the question gives it images or audio."""
     read, lines = [], []
     for name in TOWERS:
+        outer.ignore(name)
         if not outer.config.get(name):
             continue
         from ironlaw.catalog.config_json import towers
@@ -121,10 +139,29 @@ def _read_towers(outer: Fields, text_width: int) -> tuple[list[Tower], list[str]
         lines.append(f"{kind} tower ({model_type or 'unnamed'})")
         reader = towers.reader_of(model_type)
         try:
-            read += [reader(fields, outer, text_width)] if reader else []
+            tower = reader(fields, outer, text_width) if reader else None
         except InputError:  # without a tower a question that gives it images is refused
-            continue
+            tower = None
+        if tower is None:
+            fields.ignore(*fields.config)  # left out whole
+        else:
+            read.append(tower)
     return read, lines
+
+
+def _copies(outer: Fields, text: Fields) -> list[str]:
+    """Accept fields beside the language model that belong to the towers, or repeat a size of its own; a line for each other size."""
+    outer.ignore("model_type", "tie_word_embeddings")
+    lines, towers = [], [name for name in TOWERS if outer.config.get(name)]
+    for name, value in outer.config.items():
+        plain = not isinstance(value, dict)
+        if plain and towers and name.partition("_")[0] in OF_TOWERS:
+            outer.ignore(name)
+        elif plain and name in text.read and name in text.config and name not in outer.read:
+            outer.ignore(name)
+            if value is not None and value != text.config[name]:
+                lines.append(f"{name} {quote(value)} beside the language model, which has {quote(text.config[name])}")
+    return lines
 
 
 def _storage(config: dict[str, Any]) -> list[str]:

@@ -124,7 +124,8 @@ def _picking_layers(f: Fields) -> _Picking:
     """The indexer of MiniMax M3 in the spelling of its checkpoint, or of ``transformers``."""
     count = f.size("num_hidden_layers")
     own, names = f.inner("sparse_attention_config"), ("index_n_heads", "index_head_dim", "index_block_size", "index_topk_blocks")
-    f.ignore("sparse_attention_config", "layer_types", "index_local_blocks", *names)
+    own.ignore("sparse_attention_freq", "sparse_disable_index_value", "sparse_init_block", "sparse_local_block")
+    f.ignore("layer_types", "index_local_blocks", *names)
     if own.config:
         if not own.flag("use_sparse_attention", True):
             return _Picking([False] * count, {}, 0)

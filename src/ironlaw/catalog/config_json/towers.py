@@ -31,9 +31,17 @@ def _sizes(f: Fields, hidden: str, layers: str, heads: str, inner: str, /, **def
         "hidden_size": width,
         "num_hidden_layers": f.size(layers, default=defaults.get("layers")),
         "num_attention_heads": count,
-        "head_dim": width // count,
+        "head_dim": _head_width(f, width // count),
         "intermediate_size": f.size(inner, default=defaults.get("inner")),
     }
+
+
+def _head_width(f: Fields, width: int) -> int:
+    """The width of a head, which a file may repeat."""
+    for name in ("head_dim", "global_head_dim"):
+        if f.size(name, default=width) != width:
+            raise f.refuse(name, f"a tower whose heads are not hidden size over heads, {width}, wide")
+    return width
 
 
 def _patch(f: Fields, hidden: int, bias: bool, usual: int = 14, frames: int = 1, rows: float = 1.0) -> dict[str, Any]:
@@ -60,6 +68,7 @@ def qwen2_vl(f: Fields, _: Fields, text: int) -> Tower:
     merged = f.size("spatial_merge_size", default=2) ** 2
     patch = _patch(f, width, bias=False, frames=f.size("temporal_patch_size", default=2))
     projector = _projector(merged, merged * width, merged * width, text)
+    f.ignore("spatial_patch_size")  # patch_size counts
     return _vision(sizes, patch, projector, merged=merged, position_embedding="rope", other_parameters=2 * width)
 
 
@@ -68,7 +77,7 @@ def qwen2_5_vl(f: Fields, _: Fields, text: int) -> Tower:
     sizes = _sizes(f, "hidden_size", "depth", "num_heads", "intermediate_size", hidden=1280, layers=32, heads=16, inner=3420)
     width, merged = sizes["hidden_size"], f.size("spatial_merge_size", default=2) ** 2
     patch = _patch(f, width, bias=False, frames=f.size("temporal_patch_size", default=2))
-    f.ignore("fullatt_block_indexes")
+    f.ignore("fullatt_block_indexes", "tokens_per_second")  # the second spaces the positions of frames
     listed = f.config.get("fullatt_block_indexes", [7, 15, 23, 31])
     if not isinstance(listed, list):
         raise f.wrong("fullatt_block_indexes", "a list of layers")
@@ -134,6 +143,7 @@ def clip(f: Fields, _: Fields, text: int) -> Tower:
     patch = _patch(f, width, bias=False)
     tokens = (image // patch["patch_size"]) ** 2 + 1
     others = (tokens + 1) * width + 4 * width
+    f.ignore("projection_dim", "vocab_size")  # of the CLIP that the tower is taken from
     projector = _projector(1, width, text, text)
     return _vision(sizes, patch, projector, image_size=image, fixed_image=True, added_tokens=1, other_parameters=others)
 
@@ -158,7 +168,11 @@ def moonvit(f: Fields, _: Fields, text: int) -> Tower:
     """MoonViT in Kimi K2.5: learned positions beside rotary ones, and a merger of patches."""
     sizes = _sizes(f, "vt_hidden_size", "vt_num_hidden_layers", "vt_num_attention_heads", "vt_intermediate_size")
     width = sizes["hidden_size"]
-    f.ignore("merge_kernel_size")
+    f.ignore(
+        "merge_kernel_size", "init_pos_emb_time", "mm_hidden_size", "text_hidden_size", "video_attn_type"
+    )  # positions in time are computed
+    if f.text("mm_projector_type", default="patchmerger") != "patchmerger":
+        raise f.refuse("mm_projector_type", "MoonViT with another projector")
     kernel = f.config.get("merge_kernel_size", [2, 2])
     if not isinstance(kernel, list) or len(kernel) != 2 or not all(isinstance(side, int) and side > 0 for side in kernel):
         raise f.wrong("merge_kernel_size", "a list of two whole numbers above 0")
@@ -173,12 +187,14 @@ def gemma4(f: Fields, _: Fields, text: int) -> Tower:
     """Gemma 4: gated MLPs, four norms a layer, norms of queries and keys, positions by row and column, a mean over patches."""
     sizes = _sizes(f, *HUGGING_FACE)
     width, side = sizes["hidden_size"], f.size("patch_size", default=16)
+    f.ignore("default_output_length", "standardize")
     merged = f.size("pooling_kernel_size", default=3) ** 2
     patch = {"patch_size": side, "products": [TowerProduct(inputs=3 * side * side, outputs=width, bias=False)]}
     positions = 2 * f.size("position_embedding_size") * width
     return _vision(
         sizes, patch, _projector(merged, width, text, bias=False), merged=merged, gated_mlp=True, norm="rmsnorm", norms_per_layer=4,
         qk_norm=True, position_embedding="rope", other_parameters=positions, **NO_BIAS,
+        num_key_value_heads=f.size("num_key_value_heads", default=sizes["num_attention_heads"]),
     )  # fmt: skip
 
 

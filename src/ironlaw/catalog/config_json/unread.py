@@ -1,7 +1,8 @@
-"""Refuse a field of ``config.json`` that no reader read and that may change the model.
+"""Refuse a field of ``config.json`` that no reader read and that may change the model, at any depth of the file.
 
-A field with a size or a part of the model in its name, and a value that is not empty, zero or false, must be read, or listed here as one
-without parameters. So an unknown field is refused, not dropped.
+An unread field passes where its value is empty, zero or false, or where it has no parameters: a name, a length, an id of a token, a
+setting of sampling, of a loss or of a library. Any other object, list or whole number is refused; a rate, a word or a switch is
+refused where its name concerns sizes or parts. So an unknown field is refused, not dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.errors import UnsupportedError, quote
 
-# part of a field name -> what the model then has: RARE features first, then COMMON ones
+# how a word in a field's name begins -> what the model then has: RARE features first, then COMMON ones
 RARE = {
     "linear_attn": "linear attention",
     "full_attention_interval": "linear attention",
@@ -77,10 +78,11 @@ COMMON = {
 
 # a name with one of these words concerns sizes or parts
 _WORDS = (
-    "adapter attention attn bias block blocks chunk conv cross cycles decoder depth dim embedding embeddings encoder engram expansion "
-    "ffn gate gated gating group groups hc head heads hidden hybrid index inner intermediate kv latent layer layers lightning linear "
-    "loop loops memory mlp mult ngram norm norms pattern qk rank recurrent residual share shared size skip state types vocab width "
-    "window "
+    "adapter attention attn bias block blocks bottleneck branch branches chunk codebook codebooks conv cross cycles decoder depth dim "
+    "embed embedding embeddings embeds encoder engram expansion ffn gate gated gating group groups hc head heads hidden hybrid index inner "
+    "intermediate key keys kv latent layer layers lightning linear loop loops memory mlp module modules mult network ngram norm norms "
+    "pattern proj projection projector qk queries query rank recurrent repeat repeats residual router share shared size skip state states "
+    "steps stream streams tower towers types value values vocab width window "
 )
 WORDS = frozenset(_WORDS.split())
 
@@ -108,25 +110,53 @@ _WITHOUT_PARAMETERS = (
 )
 WITHOUT_PARAMETERS = frozenset(_WITHOUT_PARAMETERS.split())
 
+# names of fields of a library, of sampling, or of positions
+_SETTINGS = (
+    "architectures auto_map bad_words_ids begin_suppress_tokens custom_pipelines diversity_penalty early_stopping forced_decoder_ids "
+    "generation_config ignore_index initializer_factor keys_to_ignore_at_inference logits_to_keep loss_type mamba_ssm_cache_dtype "
+    "max_new_tokens min_length num_ctx peft_config pretraining_tp prefix pruned_heads quantization remove_invalid_values "
+    "repetition_penalty return_dict rotary_base rotary_emb_base rotary_pct rope_interleave indexer_rope_interleave rope_local_base_freq "
+    "rope_pct rope_percent rope_ratio seed seq_aux suppress_tokens temperature time_step_floor time_step_limit time_step_max "
+    "time_step_min tokenizer_class tokenizer_kwargs tokenizer_name top_k top_p torchscript transformers.js_config typical_p "
+    "use_bfloat16 use_cache use_unified_vision_chunk "
+)
+SETTINGS = frozenset(_SETTINGS.split())
+
 # endings of such names: rates, constants of a formula, choices by name, settings of a loss
 ENDINGS = (
     "_eps", "_epsilon", "_coef", "_coeff", "_alpha", "_dropout", "_pdrop", "_prob", "_drop", "_range", "_std", "_theta", "_softcapping",
-    "_dtype", "_token_id", "_token_index", "_implementation", "_fusion", "_func", "_fn", "_act", "_activation", "_scaling_factor",
+    "_dtype", "_token_id", "_token_ids", "_token_index", "_implementation", "_version", "_fusion", "_func", "_fn", "_act",
+    "_activation", "_scaling_factor",
 )  # fmt: skip
+
+# a name of only these words, "context", "seq" or "position" among them, is a length in tokens: context_window_size, max_seq_len
+_LENGTHS = (
+    "audio context ctx embeddings image initial len length max maximum model n original position positions pretrained seq seqlen sequence "
+    "size text train trained training video window "
+)
+_LENGTH = frozenset(_LENGTHS.split())
+_OF_TOKENS = frozenset(["context", "ctx", "position", "positions", "seq", "seqlen", "sequence"])
 EMPTY: tuple[Any, ...] = (None, 0, "", False, [], {})
+FULL = ("full_attention", "attention", "global_attention")
 
 
 def refuse_unread(f: Fields, rare_only: bool = False) -> None:
-    """Raise for the first unread field that may change the model; with ``rare_only`` for fields of RARE features alone."""
-    unread = [key for key, value in f.config.items() if key not in f.read and key not in WITHOUT_PARAMETERS and value not in EMPTY]
+    """Raise for the first unread field that may change the model, here or in an object that was read.
+
+    With ``rare_only`` for fields of RARE features alone.
+    """
+    unread = [key for key, value in f.config.items() if key not in f.read and value not in EMPTY and not _without_parameters(f, key)]
+    unread.sort(key=lambda key: not isinstance(f.config[key], dict))  # a network explains the fields beside it
     for part, feature in (RARE if rare_only else RARE | COMMON).items():
         for key in unread:
-            if part in key and not key.endswith(ENDINGS):
+            if re.search(rf"(^|_){part}", key) and not _is_constant(f, key):
                 raise refused(f, key, feature)
     for key in () if rare_only else unread:
-        if not key.startswith("_") and not key.endswith(ENDINGS) and _concerns_size(key, f.config[key]):
+        if not key.startswith("_") and not _is_constant(f, key) and _may_change(key, f.config[key]):
             value = quote(f.config[key])
-            raise UnsupportedError(f"{f.where}: unknown field '{f.prefix}{key}' = {value}: its name concerns sizes or parts of the model")
+            raise UnsupportedError(f"{f.where}: unknown field '{f.prefix}{key}' = {value}: it may change the parameters of the model")
+    for part in () if rare_only else f.inner_fields:
+        refuse_unread(part)
 
 
 def refused(f: Fields, key: str, feature: str) -> UnsupportedError:
@@ -135,6 +165,27 @@ def refused(f: Fields, key: str, feature: str) -> UnsupportedError:
     return UnsupportedError(f"{f.refuse(key, feature)}" + (f"; read with model_type {near}" if near else ""))
 
 
-def _concerns_size(key: str, value: Any) -> bool:
+def _without_parameters(f: Fields, key: str) -> bool:
+    """Whether a field has no parameters, by its name, or because every layer of the file sees all tokens."""
+    if key in WITHOUT_PARAMETERS or key in SETTINGS or _is_length(key):
+        return True
+    listed = f.config.get("layer_types")
+    full = isinstance(listed, list) and all(kind in FULL for kind in listed)
+    return key in ("layer_types", "sliding_window", "attention_chunk_size") and full
+
+
+def _is_constant(f: Fields, key: str) -> bool:
+    """Whether the ending of a name says that the field is a rate, a constant of a formula or a choice by name."""
+    return key.endswith(ENDINGS) and not isinstance(f.config[key], dict)
+
+
+def _is_length(key: str) -> bool:
+    words = set(key.lower().split("_"))
+    return words <= _LENGTH and not words.isdisjoint(_OF_TOKENS)
+
+
+def _may_change(key: str, value: Any) -> bool:
+    """Whether a field may change the parameters: an object, a list or a whole number may; others where a word of their name says so."""
     words = re.split(r"[_\W]+", key.lower())
-    return isinstance(value, dict) or words[0] in ("n", "num") or not WORDS.isdisjoint(words)
+    counts = isinstance(value, (dict, list)) or (isinstance(value, int) and not isinstance(value, bool))
+    return counts or words[0] in ("n", "num") or not WORDS.isdisjoint(words)
