@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ironlaw.estimate.answer import Estimate
     from ironlaw.estimate.held import Held
+    from ironlaw.estimate.offers import Offer
 
 _SECTIONS = ("plan", "cluster", "run", "training")
 
@@ -133,12 +134,14 @@ def read_toml(path: Path) -> dict[str, Any]:
 def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
     from ironlaw.estimate.near_counts import nearest_counts, why_impossible
+    from ironlaw.estimate.offers import offers, offers_data
     from ironlaw.estimate.rules import broken
 
     group, at = estimate.place_of(0)
     if estimate.rows == 1 and form.name != "json" and broken(group.job, group.plan, group.rules, at):
         raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {why_impossible(estimate)}")
-    near = nearest_counts(estimate) if estimate.rows == 1 and form.explain is None and not estimate.fits[0] else None
+    unfit = estimate.rows == 1 and form.explain is None and not estimate.fits[0]
+    near, offered = (nearest_counts(estimate), offers(estimate)) if unfit else (None, ())
     if form.explain is not None:
         from ironlaw.report.explanation import explain as explained
 
@@ -151,9 +154,10 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
             data["held"] = held_data(held)
         if near is not None and isinstance(data, dict):
             data["nearest_gpus"] = list(near)
+            data["offers"] = offers_data(offered)
         text = json_text(data)
     elif form.explain is None and not form.cite:
-        text = _page(estimate, form, held, near or ())
+        text = _page(estimate, form, held, near or (), offered)
     if form.cite:
         write_cited(estimate, data if form.name == "json" else None)
         return max(row_status(estimate, i) for i in range(estimate.rows))
@@ -161,7 +165,7 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
 
-def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[float]) -> str:
+def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[float], offered: Sequence[Offer]) -> str:
     """The answer as a page, as its first lines, as a line for each of several rows, or as tables."""
     if form.name != "table":
         from ironlaw.report.tables import estimate_answer
@@ -174,8 +178,8 @@ def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[floa
     if form.short:
         from ironlaw.report.brief import brief_estimate
 
-        return brief_estimate(estimate, colour=wants_colour())
-    return page(estimate, colour=wants_colour(), held=held, near=near)
+        return brief_estimate(estimate, colour=wants_colour(), offered=offered)
+    return page(estimate, colour=wants_colour(), held=held, near=near, offered=offered)
 
 
 def row_status(estimate: Estimate, index: int) -> int:

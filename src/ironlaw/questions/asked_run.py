@@ -13,6 +13,7 @@ from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
+from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.questions.answer import need
@@ -49,7 +50,8 @@ def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     if not bool(group.legal[0]):
         raise PlanError(f"no such plan: {why_impossible(estimate)}")
     if not bool(group.memory.fits[0]):
-        return group.replace(warnings=(*group.warnings, f"the plan does not fit in memory{describe_counts(nearest_counts(estimate))}"))
+        remedies = describe_offers(offers(estimate)) + describe_counts(nearest_counts(estimate))
+        return group.replace(warnings=(*group.warnings, f"the plan does not fit in memory{remedies}"))
     return group
 
 

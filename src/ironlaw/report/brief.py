@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.estimate.as_data import warnings
@@ -13,6 +13,7 @@ from ironlaw.report.terminal import Ink
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.offers import Offer
 
 LINES = 6  # of the first paragraph: a title and five lines
 _WARNING = re.compile(r"^(?:\x1b\[\d+m)?warning: ", re.MULTILINE)
@@ -29,10 +30,10 @@ def brief_page(page: str) -> str:
     return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_count_warnings(len(_WARNING.findall(page)))])
 
 
-def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False) -> str:
+def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False, offered: Sequence[Offer] = ()) -> str:
     """Fit, step, bound and plan of one row, and the time and money of its run."""
     group, at = estimate.place_of(index)
-    lines = [line for line in pages.verdict(group, at, Ink(colour)) if not line.startswith(("placement: ", "model: "))]
+    lines = [line for line in pages.verdict(group, at, Ink(colour), offered) if not line.startswith(("placement: ", "model: "))]
     run = [line.strip() for line in pages.run_lines(group, at)]
     money = [f"{run[0].removeprefix('The ').removesuffix(' (no failures)')}: {run[1]}", *run[2:]] if len(run) > 1 else run
     return "\n".join([*lines, *money, *_count_warnings(len(warnings(group, at)))])

@@ -24,6 +24,7 @@ from ironlaw.estimate.as_data import (
     waterfall_data,
 )
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
+from ironlaw.estimate.offers import describe_offers
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.routing import routing_data
@@ -40,6 +41,7 @@ from ironlaw.terms import Term
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate, Group
     from ironlaw.estimate.held import Held
+    from ironlaw.estimate.offers import Offer
 
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
 _SMALLEST_SHARE = 0.0005  # of the step or the memory: a smaller part has no line
@@ -47,12 +49,22 @@ _LISTED_KINDS = 3  # kinds of layer in the line of parameters
 _LEFT_OUT = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that the page leaves out
 
 
-def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | None = None, near: Sequence[float] = ()) -> str:
-    """One row as a page of text; ``held``: the answer that it changes; ``near``: numbers of accelerators that have a plan that fits."""
+def page(
+    estimate: Estimate,
+    index: int = 0,
+    colour: bool = False,
+    held: Held | None = None,
+    near: Sequence[float] = (),
+    offered: Sequence[Offer] = (),
+) -> str:
+    """One row as a page of text.
+
+    ``held``: the answer that it changes; ``near``: numbers of accelerators that have a plan that fits; ``offered``: what makes it fit.
+    """
     group, at = estimate.place_of(index)
     ink = Ink(colour)
     parts = [
-        verdict(group, at, ink),
+        verdict(group, at, ink, offered),
         breakdown(group, at, ink),
         document_lines(group, at, ink),
         memory_lines(group, at, ink),
@@ -69,7 +81,7 @@ def page(estimate: Estimate, index: int = 0, colour: bool = False, held: Held | 
     return "\n\n".join("\n".join(lines) for lines in (list(p) for p in parts) if lines)
 
 
-def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
+def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> Iterator[str]:
     """The answer in six lines: what runs on what, whether it fits, how fast it is, what binds it, the plan, and the model's size."""
     plan, memory = plan_data(group, at), memory_data(group, at)
     model = group.job.model
@@ -78,7 +90,7 @@ def verdict(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield (
         f"{fits}: {units.show(memory['device'], 'B')} of {units.show(memory['capacity_bytes'], 'B')} per GPU"
         f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}"
-        f"{_margin_words(group, memory)}{_likely_words(memory)}{_host_shortage(memory.get('host'))}"
+        f"{_margin_words(group, memory)}{_likely_words(memory)}{_host_shortage(memory.get('host'))}{describe_offers(offered)}"
     )
     step, rates = number(group.step.tree.value, at), {name: number(term.value, at) for name, term in group.throughput.items()}
     if step is None:
@@ -208,7 +220,7 @@ def bound_line(group: Group, at: int, plan: dict[str, Any], fits: bool, ink: Ink
     roof, shares = bound["by"], bound["shares"]
     line = f"bound by {ink.bold(roof)} ({shares[roof]:.0%} of the step)"
     if not fits:
-        return f"{line}; first make it fit: {', '.join(ways_to_fit(group, at, plan))}"
+        return f"{line}; first make it fit: {', '.join(ways_to_fit(plan))}"
     losses = {name: share for name, share in shares.items() if name != "compute" and share}
     worst = max(losses, key=lambda name: losses[name], default="compute")
     if roof == "compute" and losses.get(worst, 0.0) >= _NAMED_LOSS:
@@ -249,35 +261,16 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
     return [remedy for remedy, usable in candidates[roof].items() if usable]
 
 
-_OFFLOAD = "--offload optimizer"
-
-
-def ways_to_fit(group: Group, at: int, plan: dict[str, Any]) -> list[str]:
+def ways_to_fit(plan: dict[str, Any]) -> list[str]:
     """Changes that may make a plan fit; without those that this plan has already, or cannot have."""
-    device = group.cluster.accelerator
-    has_link = (device.pcie_bandwidth or device.c2c_bandwidth) is not None
     candidates = {
         "higher zero": plan["zero"] < 3 and plan["dp"] > 1,
         "more tp or pp": True,
         "recompute": plan["recompute"] != "full",
         "a smaller micro-batch": plan["micro_batch_size"] > 1,
-        _OFFLOAD: has_link and not number(group.plan.offload_optimizer, at),
         "more GPUs": True,
     }
-    ways = [remedy for remedy, usable in candidates.items() if usable]
-    if _OFFLOAD in ways and _fits_without_states(group, at):
-        return [f"{_OFFLOAD} (then it fits the device)", *(way for way in ways if way != _OFFLOAD)]
-    return ways
-
-
-def _fits_without_states(group: Group, at: int) -> bool:
-    """True where a plan fits once the optimizer's states and master weights are in the memory of the host."""
-    freed = 0.0
-    for part in group.memory.tree["allocated"].parts:
-        if part.name.startswith(("master weights", "optimizer states")):
-            freed += number(part.value, at) or 0.0
-    device = number(group.memory.needed, at)
-    return device is not None and device - freed <= group.cluster.room
+    return [remedy for remedy, usable in candidates.items() if usable]
 
 
 def _nan_term(tree: Term, at: int) -> str:

@@ -10,10 +10,13 @@ import numpy as np
 from ironlaw.divisors import divisors
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.near_counts import counts_that_work
+from ironlaw.estimate.offers import OFFLOADED, describe_offer, offer_of
 from ironlaw.estimate.planner.possible import any_fits
 from ironlaw.estimate.planner.space import read_space
+from ironlaw.plan import flags
 from ironlaw.question.asked import with_options
-from ironlaw.search.answer import SearchResult, run
+from ironlaw.question.defaults import OFFLOADS
+from ironlaw.search.answer import SearchResult, estimate_of, run
 from ironlaw.search.question import MOST_GPUS, Question
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import meets_limits
@@ -27,7 +30,7 @@ def misses(result: SearchResult) -> list[dict[str, Any]]:
     if feasible:
         rows = _missed_limits(result.question, feasible)
     else:
-        rows = [*_missing_memory(result), *_fixed_axes(result), *_other_numbers(result), *_other_batch(result)]
+        rows = [*_missing_memory(result), *_offloads(result), *_fixed_axes(result), *_other_numbers(result), *_other_batch(result)]
     return sorted(rows, key=lambda row: row["ratio"] if row["ratio"] is not None else np.inf)
 
 
@@ -73,6 +76,21 @@ def _missing_memory(result: SearchResult) -> list[dict[str, Any]]:
     for setting in sorted((s for s in result.settings if np.isfinite(s.leanest)), key=lambda s: s.leanest / s.capacity):
         leanest.setdefault(setting.on, setting)
     return [_make_miss("memory", s.capacity, s.leanest, "B", s.leanest / s.capacity, s) for s in leanest.values()]
+
+
+def _offloads(result: SearchResult) -> list[dict[str, Any]]:
+    """The least to move to the host with which a plan fits, where the question moves nothing; how much longer it takes is in the note."""
+    q = result.question
+    if any(q.space.of(name) for name in flags("offload", OFFLOADS, ())) or not any(np.isfinite(s.leanest) for s in result.settings):
+        return []
+    for names in OFFLOADED:
+        space = q.space.narrowed(flags("offload", OFFLOADS, names))
+        if (feasible := _search_feasible(replace(q, space=space), result.folders)) is not None:
+            choice = feasible.first(1)[0]
+            words = ",".join(sorted(names))
+            offer = offer_of(estimate_of([choice], result.folders), {"offload": names})
+            return [_make_miss("offload", "none", words, "", offer.times, choice.setting, describe_offer(offer))]
+    return []
 
 
 def _fixed_axes(result: SearchResult) -> list[dict[str, Any]]:

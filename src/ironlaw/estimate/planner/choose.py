@@ -18,6 +18,7 @@ from ironlaw.estimate.planner.rows import (
     close_by_rule,
     columns_of,
     given_axes,
+    given_space,
     is_given,
     plan_of_rows,
     row_of,
@@ -179,7 +180,8 @@ def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], l
 def tasks_of_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> tuple[list[dict[str, Any]], list[Task], Space]:
     """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have."""
     given = given_axes(bound.asked, row)
-    space = offered(space.narrowed(given), bound, bound.job(framework_of(bound, row)).framework)
+    job = bound.job(framework_of(bound, row))
+    space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job.framework)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
     tasks: list[Task] = []

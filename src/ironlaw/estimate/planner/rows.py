@@ -75,14 +75,20 @@ def row_of_space(space: Space, row: Row, schedule: str | None) -> Row:
 
 
 def given_space(space: Space, bound: Bound, job: Job, gpus: float) -> Space:
-    """A space in which a whole plan is fixed, as that plan alone: the axes that it leaves out follow their rules."""
+    """A space in which a plan is fixed, as that plan alone: the axes that it leaves out follow their rules.
+
+    Chunks are searched where they alone are open: a plan without interleaving has no reason to give them.
+    """
     row = row_of_space(space, Row(gpus=gpus), bound.asked.schedule)
-    if not is_given(row, job.model):
+    if not is_given(row._replace(vpp=row.vpp or 1.0), job.model):
         return space
     fixed = {name: space.values[name][0] for name in space.given if not space.varies(name)}
     ruled = {name for axis in RULED for name in columns_of(axis)} - fixed.keys()
     others = replace(space, values={axis: values for axis, values in space.values.items() if axis not in ruled})
-    return others.narrowed({**given_axes(bound.asked, close_by_rule(job, row)), **fixed})
+    ruled_values = given_axes(bound.asked, close_by_rule(job, row))
+    if row.vpp is None:
+        del ruled_values["vpp"]
+    return others.narrowed({**ruled_values, **fixed})
 
 
 def close_by_rule(job: Job, row: Row) -> Row:

@@ -39,7 +39,7 @@ WORDS = {  # that a space file may give instead of values, with the values they 
 # what no space tries unless it lists it, in words
 UNSEARCHED = {
     "framework": "framework", "precision": "precision", "cuda_graphs": "CUDA graphs", "gradient_dtype": "type of gradients",
-    "etp": "expert tensor parallelism", "offload_activations": "offloading of activations", "node": "node", "fabric": "fabric",
+    "etp": "expert tensor parallelism", "offload_optimizer": "offloading", "node": "node", "fabric": "fabric",
 }  # fmt: skip
 _MOST_VALUES = 1000
 

@@ -9,6 +9,7 @@ from ironlaw.catalog.records import Price
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.near_counts import describe_counts
+from ironlaw.estimate.offers import Offer, describe_offers, offers_data
 from ironlaw.questions.compare.network import Network, Storage
 from ironlaw.questions.textbook.three_roof import Device
 from ironlaw.terms import Term
@@ -157,6 +158,7 @@ class Candidate:
     network: Network | None = None
     storage: Storage | None = None
     flags: tuple[dict[str, str], ...] = ()
+    offers: tuple[Offer, ...] = ()  # what makes a plan fit, where none does
     most: float | None = None  # accelerators that the power limit feeds
     terms: tuple[Term, ...] = ()
     assumptions: tuple[dict[str, Any], ...] = ()
@@ -175,7 +177,8 @@ class Candidate:
     @property
     def why_not(self) -> str:
         """Why the row answers no, with the nearest counts that work."""
-        return self.no_count or "; ".join(refusal.text for refusal in self.refusals) + describe_counts(self.nearest)
+        refused = "; ".join(refusal.text for refusal in self.refusals)
+        return self.no_count or refused + describe_offers(self.offers) + describe_counts(self.nearest)
 
     def row(self) -> dict[str, Any]:
         """The row of the tables and of JSON: the keys that have a value."""
@@ -184,6 +187,7 @@ class Candidate:
         for part in (self.planned, self.trained, self.run, self.network, self.storage):
             row |= {key: value for key, value in (vars(part) if part else {}).items() if key != "terms"}
         row |= {"why_not": self.why_not or None, "nearest_gpus": list(self.nearest) or None, "gpus_under_power_limit": self.most}
+        row["offers"] = offers_data(self.offers) or None
         return {key: value for key, value in row.items() if value is not None}
 
 

@@ -16,6 +16,7 @@ from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.estimate.near_counts import nearest_counts
+from ironlaw.estimate.offers import offers
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.run import power_of, power_of_one
 from ironlaw.law import cost, energy
@@ -235,7 +236,7 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     if not outcome.estimate.legal[0]:
         return Candidate(**common, planned=_planned(outcome), warnings=tuple(group.warnings))
     if not outcome.estimate.fits[0]:
-        return Candidate(**common, planned=_planned(outcome), warnings=tuple(group.warnings))
+        return Candidate(**common, offers=offers(outcome.estimate), planned=_planned(outcome), warnings=tuple(group.warnings))
     trained, terms = _rate_training(cell, outcome, label)
     run, run_terms = _price_run(cell, outcome)
     network, network_terms = count_network(cell.hardware.cluster, gpus, cell.values.get("oversubscription", 1.0))

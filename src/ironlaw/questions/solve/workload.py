@@ -17,6 +17,7 @@ from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters
 from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, measured_run
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
+from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.estimate.run import time_of_steps
 from ironlaw.law import cost, flops, run
 from ironlaw.precision import precision_of
@@ -256,7 +257,8 @@ class Workload:
         estimate = self.plan(gpus)
         if estimate is None or not estimate.legal[0] or estimate.fits[0]:
             return ""
-        return f"no: no plan fits on {gpus:,.0f} GPUs, so no MFU is predicted{describe_counts(nearest_counts(estimate))}"
+        remedies = describe_offers(offers(estimate)) + describe_counts(nearest_counts(estimate))
+        return f"no: no plan fits on {gpus:,.0f} GPUs, so no MFU is predicted{remedies}"
 
     def _note(self, estimate: Estimate) -> Estimate:
         """An estimate whose warnings and assumptions the answer repeats."""

@@ -18,6 +18,7 @@ from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
+from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
@@ -220,7 +221,7 @@ def _estimate_row(
         "usd": None if run_data["usd"] is None else run_data["usd"] * part,
         "energy": joules,
         "tokens_per_joule": None if joules is None or "power_cap" not in asked else tokens / joules,
-        "why_not": "" if memory["fits"] else f"does not fit{describe_counts(nearest_counts(estimate))}",
+        "why_not": "" if memory["fits"] else f"does not fit{describe_offers(offers(estimate))}{describe_counts(nearest_counts(estimate))}",
     }, estimate
 
 
