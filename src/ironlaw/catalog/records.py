@@ -333,7 +333,16 @@ class Framework(Record):
     head_gradient_bytes: Sourced | None = quantity("B", required=False)  # whole gradient of a chunked output layer; absent: none
     head_gradient_frozen: bool = False  # it is made also where the output layer is frozen
     lora_targets: str = ""  # layers that have an adapter by default; absent: the attention's
+    # kept for each element of the input of an adapter, by each adapter apart: its cast or dropped copy, a mask; absent: one shared input
+    adapter_input_bytes: Sourced | None = quantity("B", required=False)
+    packed_inputs: bool = False  # a product with four-bit weights keeps its input, though its weight is frozen
+    packed_output: bool = False  # four-bit weights beside adapters include the output layer's
+    unpacked_copies: Sourced | None = quantity("1", required=False)  # of a weight, in 16 bits, while its product runs; absent: 1
+    # of a hidden state between layers with weights packed by bitsandbytes, where no FSDP casts it; absent: as the precision says
+    packed_hidden_bytes: Sourced | None = quantity("B", required=False)
+    repeated_keys: bool = False  # keys and values are repeated, one for each query head, before attention, and kept so
     norm_copies: Sourced | None = quantity("B", required=False)  # kept for each element of a norm's input beside it; absent: none
+    autocast: bool = False  # products cast fp32 weights and fp32 inputs to 16 bits, unless FSDP holds the weights in 16 bits
     lazy_gradients: bool = False  # the backward pass allocates gradients, the update frees them; else they stay between steps
     whole_gradients: bool = False  # gradients of several micro-batches are summed before they are reduced: whole on every rank
     frozen_hooks: bool = False  # ZeRO 3 keeps the gradient of each layer's input until the backward pass ends where weights are frozen

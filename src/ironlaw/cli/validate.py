@@ -147,13 +147,17 @@ _TABLES = {"groups": "Groups", "predictions": "Predictions", "skipped_rows": "Ro
 
 def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
     """Print what is predicted of runs that fitted or failed."""
-    from ironlaw.validate import fits
+    from ironlaw.validate import fits, odds
 
     rows = fits.fits(path, folders)
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
-        data = {**common_keys([], [], folders), "schema_version": fits.SCHEMA_VERSION, "fits": fits.summary(rows)}
+        data = {
+            **common_keys([], [], folders),
+            "schema_version": fits.SCHEMA_VERSION,
+            "fits": {**fits.summary(rows), "odds": odds.odds(rows)},
+        }
         sys.stdout.write(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
     else:
         from ironlaw.report import fits as report

@@ -8,6 +8,7 @@ from typing import Any
 from ironlaw.report.terminal import markdown_table
 from ironlaw.report.validation import percent
 from ironlaw.validate.fits import Fit, lines, summary
+from ironlaw.validate.odds import LIKELY, UNLIKELY, WRONG, odds
 
 HEADER = ("group", "ran", "refused", "out of memory", "passed", "other failures", "passed", "peaks", "median", "p90", "bias")
 
@@ -27,9 +28,33 @@ def text(rows: Sequence[Fit]) -> str:
             "",
             *markdown_table(HEADER, [_group(name, counts) for name, counts in found["groups"].items()]),
             "",
+            *_odds(odds(rows)),
+            "",
             *(_line(line) for line in lines(rows)),
         ]
     )
+
+
+def _odds(found: dict[str, Any]) -> list[str]:
+    """What ran of what was said to fit with a probability, every stack by the spread of the others."""
+    each = {**found["stacks"], "all": found}
+    return [
+        "Said to fit, by the spread of other stacks: what ran of how many",
+        "",
+        *markdown_table(
+            ("stack", *(f"{b['from']:.0%} to {b['to']:.0%}" for b in found["bins"]), "likely failed", "unlikely ran", "holds"),
+            [_odds_of(stack, counts) for stack, counts in each.items()],
+        ),
+        "",
+        f"Odds hold where at most {WRONG:.0%} of what is at least {LIKELY:.0%} likely failed, and at most {WRONG:.0%} of what is less than"
+        f" {UNLIKELY:.0%} likely ran.",
+    ]
+
+
+def _odds_of(stack: str, c: dict[str, Any]) -> tuple[str, ...]:
+    """The counts of one stack as cells."""
+    ran = (f"{b['ran']} of {b['rows']}" if b["rows"] else "-" for b in c["bins"])
+    return (stack, *ran, f"{c['likely_failed']} of {c['likely']}", f"{c['unlikely_ran']} of {c['unlikely']}", "yes" if c["holds"] else "no")
 
 
 def _group(name: str, c: dict[str, Any]) -> tuple[str, ...]:

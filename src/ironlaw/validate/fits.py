@@ -1,6 +1,6 @@
 """Tables of runs that fitted or failed: what is predicted of each, and how likely it was to fit.
 
-Two headers are known: that of the benchmarks of fms-acceleration (Hugging Face Trainer) and that of prime-rl's baselines.
+``fits_readers`` knows the headers.
 ``fits(path)`` predicts every row that can be asked; ``summary`` turns the rows into figures.
 """
 
@@ -8,43 +8,30 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog import load
-from ironlaw.catalog.spellings import known_names
-from ironlaw.errors import InputError, IronlawError, nearest_names
+from ironlaw.errors import InputError, IronlawError
 from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.memory.errors import borrowed_odds
 from ironlaw.estimate.table import answer_many, read_table
 from ironlaw.question.options import read_options
-from ironlaw.validate.fill import SkipError, number, short
+from ironlaw.validate.fill import SkipError, number
+from ironlaw.validate.fits_readers import HEADERS, Asked, Cells, Reader
 from ironlaw.validate.peaks import RunMemory, figures
 from ironlaw.validate.runs import DATA, short_reason
 
 GIB = 2.0**30
+UPDATED = ("weights", "weights of adapters", "gradients", "master weights", "optimizer states")  # in memory when the optimizer runs
 SCHEMA_VERSION = 1
 SHIPPED = DATA / "fits_prime_rl.csv"
 LIKELY = 0.5  # probability to fit above which a run counts as said to fit
-PACKED = 0.01  # mean tokens of packed samples are as near as this to a multiple of PACK
-PACK = 1024.0  # tokens: packed samples are a multiple of it long
 OUT_OF_MEMORY = re.compile(r"out ?of ?memory|\bOOM\b", re.IGNORECASE)
-Cells = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a row asks, what it measured, and how it ended."""
-
-    options: dict[str, Any]
-    ran: bool
-    failed_with: str = ""  # the text of the failure, where the table has one
-    measured_bytes: float | None = None
-    kind: str = ""  # of the measured peak: allocated | reserved
-    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +46,8 @@ class Fit:
     predicted_bytes: float | None = None
     probability: float | None = None
     reason: str = ""
+    stack: str = ""  # whose table the row is from
+    held_out: float | None = None  # the probability by the spread of other stacks
 
     @property
     def error(self) -> float | None:
@@ -81,162 +70,10 @@ class Fit:
         return self.asked is not None and not self.asked.ran and bool(OUT_OF_MEMORY.search(self.asked.failed_with))
 
 
-# --- prime-rl ------------------------------------------------------------------------------------------------------------
-
-PRIME_ADAPTERS = 4  # sets of adapters at once: MAX_LORAS of prime-rl's benchmarks/scripts/run_single_benchmark.py
-PRIME_TRAINERS = {"rl": "prime-rl", "sft": "prime-rl-sft"}
-PRIME_RECOMPUTE = {"Recompute": ("full", None), "Offload": ("full", "activations"), "None": ("none", None)}
-KERNELS = {"flash_attention_2": "flash-2", "flash_attention_3": "flash-3"}
-
-
-def read_prime_rl(cells: Cells, folders: tuple[str, ...]) -> Asked:
-    """A row of prime-rl's baselines. Their peak is ``torch.cuda.max_memory_reserved`` of a trainer (trainer/rl/train.py)."""
-    gpus, sequence, count = (_whole(cells, name) for name in ("num_gpus", "seq_len", "micro_batches"))
-    cp, ep = (_whole(cells, name, 1) for name in ("cp", "ep"))
-    if gpus % cp:
-        raise SkipError(f"cp {cp:g} does not divide num_gpus {gpus:g}")
-    if (kind := cells.get("type", "")) not in PRIME_TRAINERS:
-        raise SkipError(f"type is {short(kind)!r}, must be rl or sft")
-    if (how := cells.get("ac", "")) not in PRIME_RECOMPUTE:
-        raise SkipError(f"ac is {short(how)!r}, must be Recompute, Offload or None")
-    recompute, offload = PRIME_RECOMPUTE[how]
-    options: dict[str, Any] = {
-        "model": _known("models", cells.get("model", ""), folders),
-        "on": _known("accelerators", cells.get("device", ""), folders),
-        "gpus": gpus,
-        "framework": PRIME_TRAINERS[kind],
-        "seq_len": sequence,
-        "micro_batch_size": 1,
-        "global_batch_size": count * gpus / cp,
-        "recompute": recompute,
-        "offload": offload,
-        "attention_kernel": KERNELS.get(cells.get("attention", "")),
-        **_sharded(gpus / cp, cp=cp, ep=ep),
-    }
-    if cells.get("lora_rank"):
-        options |= {"lora_rank": _whole(cells, "lora_rank"), "lora_targets": "all", "lora_sets": PRIME_ADAPTERS}
-    if (ended := cells.get("fits", "")) not in ("yes", "no"):
-        raise SkipError(f"fits is {short(ended)!r}, must be yes or no")
-    return Asked(options, ended == "yes", cells.get("error", ""), _peak(cells, "peak_gib"), "reserved")
-
-
-# --- Hugging Face Trainer ------------------------------------------------------------------------------------------------
-
-FOAK, LIGER, FOUR_BITS = "foak", "liger", {"bnb": "nf4", "autogptq": "gptq"}  # words of framework_config
-
-
-def read_trainer(cells: Cells, folders: tuple[str, ...]) -> Asked:
-    """A row of the benchmarks of fms-acceleration, whose peak is ``torch.cuda.max_memory_allocated`` as the Trainer reports it.
-
-    Their settings (scripts/benchmarks/defaults.yaml, scenarios.yaml and accelerate.yaml of foundation-model-stack/fms-acceleration):
-    gradient checkpointing, flash attention, adapters on the attention's four products, FSDP that shards weights on more than one GPU.
-    """
-    words = cells.get("framework_config", "").split("-")
-    if "moe" in words or "scattermoe" in words:
-        raise SkipError("experts of scattermoe are not modelled")
-    gpus, micro = _whole(cells, "num_gpus"), _whole(cells, "per_device_train_batch_size")
-    sequence, rules = _sequence(cells)
-    adapters = cells.get("peft_method", "")
-    if adapters not in ("", "lora"):
-        raise SkipError(f"peft_method is {short(adapters)!r}, must be lora or blank")
-    framework = "fms-acceleration-liger" if LIGER in words else "fms-acceleration" if FOAK in words else "huggingface"
-    options: dict[str, Any] = {
-        "model": _known("models", cells.get("model_name_or_path", ""), folders),
-        "on": "a100-sxm-80gb",
-        "gpus": gpus,
-        "framework": framework,
-        "seq_len": sequence,
-        "micro_batch_size": micro,
-        "global_batch_size": micro * gpus * _accumulated(cells, gpus, micro),
-        "recompute": "full",
-        "precision": "fp16" if cells.get("torch_dtype") == "float16" else "bf16",
-        **_sharded(gpus),
-    }
-    if adapters:
-        stored = next((FOUR_BITS[w] for w in words if w in FOUR_BITS), None)
-        options |= {"lora_rank": _whole(cells, "r"), "lora_targets": "attention", "frozen_weights": stored}
-    elif not (cells.get("bf16") or cells.get("fp16")) or gpus == 1:
-        # weights stay in the type in which they were loaded: only FSDP with mixed precision widens them
-        options |= {"optimizer": "adamw-bf16", "gradient_dtype": "bf16"}
-        rules += ("weights, gradients and moments in the type in which weights were loaded",)
-    peak = _peak(cells, "mem_peak_torch_mem_alloc_gib")
-    if sequence % PACK and peak is not None:
-        rules += ("no peak: samples are padded to the longest of a batch, which is not stated",)
-        peak = None
-    return Asked(options, cells.get("status", "") == "ran", "", peak, "allocated", rules)
-
-
-def _sequence(cells: Cells) -> tuple[float, tuple[str, ...]]:
-    """Tokens of a sample: packed ones have a multiple of PACK; others their mean."""
-    mean = number(cells.get("tokens_per_sample"))
-    if not mean > 0:
-        raise SkipError("no length of samples: tokens_per_sample")
-    packed = round(mean / PACK) * PACK
-    if packed and abs(mean / packed - 1.0) <= PACKED:
-        return packed, ()
-    return float(np.ceil(mean)), ("samples as long as the mean",)
-
-
-def _accumulated(cells: Cells, gpus: float, micro: float) -> float:
-    """Micro-batches of a step: samples of a step over samples of a micro-batch, else as stated, else one."""
-    samples, steps = number(cells.get("train_samples_per_second")), number(cells.get("train_steps_per_second"))
-    if samples > 0 and steps > 0:
-        return float(max(round(samples / steps / (gpus * micro)), 1))
-    return _whole(cells, "gradient_accumulation_steps", 1)
-
-
-# --- both ----------------------------------------------------------------------------------------------------------------
-
-Reader = Callable[[Cells, tuple[str, ...]], Asked]
-HEADERS: dict[str, tuple[tuple[str, ...], Reader]] = {
-    "prime-rl": (("model", "device", "num_gpus", "type", "seq_len", "ac", "fits", "peak_gib"), read_prime_rl),
-    "fms-acceleration": (
-        ("model_name_or_path", "framework_config", "num_gpus", "per_device_train_batch_size", "tokens_per_sample", "status"),
-        read_trainer,
-    ),
-}
-
-
-def _sharded(ranks: float, cp: float = 1, ep: float = 1) -> dict[str, Any]:
-    """The plan of a trainer that only shards."""
-    return {"tp": 1, "pp": 1, "cp": cp, "ep": ep, "zero": 3, "dp_shard": ranks, "dp_replicate": 1}
-
-
-def _known(kind: str, name: str, folders: tuple[str, ...]) -> str:
-    """A name of the catalogue. SkipError where it has none."""
-    what = kind.removesuffix("s")
-    if not name:
-        raise SkipError(f"no {what}")
-    if load.fold_name(name) not in known_names(kind, folders):
-        near = nearest_names(name.rpartition("/")[2], load.names(kind, folders))
-        raise SkipError(f"unknown {what} {short(name)!r}" + (f"; nearest: {', '.join(near)}" if near else ""))
-    return name
-
-
-def _whole(cells: Cells, name: str, blank: float | None = None) -> float:
-    """A cell that is a whole number above 0. SkipError otherwise."""
-    if not cells.get(name) and blank is not None:
-        return blank
-    value = number(cells.get(name))
-    if not 1 <= value < 1e9 or value != int(value):
-        raise SkipError(f"{name} is {short(cells.get(name) or '')!r}, must be a whole number above 0")
-    return value
-
-
-def _peak(cells: Cells, name: str) -> float | None:
-    """A measured peak [B]; None where it is blank."""
-    if not cells.get(name):
-        return None
-    value = number(cells[name])
-    if not 0 < value < 1e6:
-        raise SkipError(f"{name} is {short(cells[name])!r}, must be a number of GiB above 0")
-    return value * GIB
-
-
 def fits(path: Path, folders: tuple[str, ...] = ()) -> list[Fit]:
     """Every row of a table, in its order. Raises InputError for a file that is not such a table."""
     table = read_table(path)
-    read = reader_of(path, table[0][1])
+    stack, read = reader_of(path, table[0][1])
     rows: list[Fit] = []
     questions: dict[int, dict[str, Any]] = {}
     lengths = _companions(table)
@@ -248,7 +85,7 @@ def fits(path: Path, folders: tuple[str, ...] = ()) -> list[Fit]:
             given = {key: value for key, value in asked.options.items() if value is not None}
             questions[at] = read_options(given, f"line {line}")
             group = f"{asked.options['framework']}, {'adapters' if 'lora_rank' in asked.options else 'full'}"
-            rows.append(Fit(name, line, group, asked))
+            rows.append(Fit(name, line, group, asked, stack=stack))
         except (SkipError, IronlawError) as reason:
             rows.append(Fit(name, line, "", reason=short_reason(str(reason))))
     answered, wrong = answer_many(list(questions.values()), folders)
@@ -257,13 +94,13 @@ def fits(path: Path, folders: tuple[str, ...] = ()) -> list[Fit]:
     return rows
 
 
-def reader_of(path: Path, cells: Cells) -> Reader:
-    """The reader of a header. InputError that names the columns that the nearest known header has beside these."""
+def reader_of(path: Path, cells: Cells) -> tuple[str, Reader]:
+    """The stack whose table has this header, and its reader. InputError that names the columns that the nearest header has beside these."""
     missing = {name: [c for c in columns if c not in cells] for name, (columns, _) in HEADERS.items()}
     nearest = min(missing, key=lambda name: len(missing[name]) / len(HEADERS[name][0]))
     if missing[nearest]:
         raise InputError(f"{path}: no table of runs that fitted or failed: add the columns {', '.join(missing[nearest])}")
-    return HEADERS[nearest][1]
+    return nearest, HEADERS[nearest][1]
 
 
 def _companion(cells: Cells) -> tuple[str, str]:
@@ -291,11 +128,22 @@ def _with_answer(row: Fit, answer: tuple[Estimate, int] | IronlawError) -> Fit:
         return Fit(row.name, row.line, row.group, reason=f"no such plan: {', '.join(broken)}")
     asked = row.asked
     assert asked is not None
-    column = group.memory.reserved if asked.kind == "reserved" else group.memory.allocated
-    likely = None if group.likely is None else float(np.broadcast_to(group.likely.value, group.index.shape)[at])
+    at_row = partial(_number, group.index.shape, at)
+    size = at_row(group.memory.reserved if asked.kind == "reserved" else group.memory.allocated)
+    least = sum(at_row(part.value) for part in group.memory.tree["allocated"].parts if part.key in UPDATED)
+    if asked.measured_bytes is not None and asked.measured_bytes < least:
+        why = f"its peak is below the {least / GIB:.1f} GiB of weights, gradients and states that it states"
+        return Fit(row.name, row.line, row.group, reason=why, stack=row.stack)
+    likely = None if group.likely is None else at_row(group.likely.value)
+    others = borrowed_odds(group.memory, group.cluster, group.folders)
     reason = next((rule for rule in asked.rules if rule.startswith("no peak")), "")
-    size = float(np.broadcast_to(column, group.index.shape)[at])
-    return Fit(row.name, row.line, row.group, asked, group.cluster.accelerator.name, size, likely, reason)
+    held_out = None if others is None else at_row(others)
+    return Fit(row.name, row.line, row.group, asked, group.cluster.accelerator.name, size, likely, reason, row.stack, held_out)
+
+
+def _number(shape: tuple[int, ...], at: Any, column: Any) -> float:
+    """The value of one row of a column."""
+    return float(np.broadcast_to(column, shape)[at])
 
 
 def shipped_memories(folders: tuple[str, ...] = ()) -> list[tuple[str, RunMemory]]:
@@ -353,6 +201,7 @@ def lines(rows: Iterable[Fit]) -> list[dict[str, Any]]:
             "kind": "" if r.asked is None else r.asked.kind,
             "error": r.error,
             "probability": r.probability,
+            "held_out": r.held_out,
             "verdict": r.verdict,
             "reason": r.reason,
             "rules": [] if r.asked is None else list(r.asked.rules),

@@ -15,6 +15,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.counts import expert_width
+from ironlaw.estimate.layer.frozen_weights import packed
 from ironlaw.estimate.layer.kinds import Kind, sized
 from ironlaw.estimate.layer.products import linear_shapes, product_key
 from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise, gemm
@@ -93,6 +94,7 @@ def adapted(job: Job, s: Shapes, kind: Kind) -> Products:
 
 
 LONG = {"q": "queries", "k": "keys", "v": "values"}
+INTO = {"attention": "qkv", "gate": "fc1", "up": "fc1"}  # the last word of a part of a product -> the input that the parts share
 
 
 def on_experts(job: Job, kind: Kind) -> bool:
@@ -191,10 +193,38 @@ def operators(job: Job, kind: Kind) -> float:
 
 
 def keeps_input(job: Job, kind: Kind, *names: str) -> bool:
-    """True where a product's input is kept for the backward pass: its weight is trained, or an operator of ``names`` has an adapter."""
-    if not job.lora_rank:
+    """True where a product's input is kept for the backward pass: its weight is trained, or an operator of ``names`` has an adapter.
+
+    Some libraries keep it beside frozen weights of four bits too.
+    """
+    if not job.lora_rank or keeps_packed_inputs(job):
         return True
     return any(name in job.lora_targets for name in names) or ("experts" in names and on_experts(job, kind))
+
+
+def keeps_packed_inputs(job: Job) -> bool:
+    """True where products with four-bit weights keep their inputs, though the weights are frozen."""
+    return job.framework.packed_inputs and packed(job)
+
+
+def copies_of_inputs(job: Job, s: Shapes, kind: Kind) -> Any:
+    """Bytes that adapters outside the experts keep of their inputs, beside what the other terms count.
+
+    ``each adapter: m k adapter_input_bytes, less one shared input m k e for the adapters of one product``. The attention's kernel keeps
+    its output, and a packed product its input, so there the adapter's copy is a further one.
+    """
+    stated, e = job.framework.adapter_input_bytes, job.precision.activation_bytes
+    if stated is None:
+        return 0.0
+    copies: Any = 0.0
+    shared: dict[str, Any] = {}
+    for name, (m, _, k) in adapted(job, s, kind).items():
+        copies = copies + stated.value * e / 2.0 * m * k
+        if name != "attention output" and not keeps_packed_inputs(job):
+            shared[INTO.get(name.rpartition(" ")[2], name)] = e * m * k
+    for size in shared.values():
+        copies = copies - size
+    return copies
 
 
 def elements_kept(job: Job, s: Shapes, kind: Kind) -> Any:

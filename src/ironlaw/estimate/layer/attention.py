@@ -132,7 +132,8 @@ class Attention(Mixer):
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
         """List latents, queries, keys, values and output of attention; also the scores where attention is not flash."""
         m, e, heads = job.model, job.precision.activation_bytes, job.model.num_attention_heads
-        keys, flash, tp = heads if m.kv_lora_rank else m.num_key_value_heads, float(job.flash), plan.tp
+        keys = heads if m.kv_lora_rank or job.framework.repeated_keys else m.num_key_value_heads
+        flash, tp = float(job.flash), plan.tp
         shared = {"tokens": s.tokens, "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": core_head_dim(m)}
         scores = {"tokens": s.tokens, "seq_len": plan.seq_len, "num_attention_heads": heads, "flash": flash, "dropout": float(m.dropout)}
         return [

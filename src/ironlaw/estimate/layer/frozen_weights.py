@@ -22,6 +22,7 @@ from ironlaw.terms import Term
 # mxfp4 a scale of a byte for 32 (OCP Microscaling Formats 1.0)
 STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0, "mxfp4": 0.5 + 1.0 / 32.0}
 FOUR_BITS = ("nf4", "gptq", "mxfp4")  # unpacked to 16 bits before each product
+BITSANDBYTES = "nf4"  # the format that this library packs 16-bit weights to as they are loaded; others are read packed
 ONE_LAYOUT = ("hopper", "ada")  # their fp8 products read both operands along the sum, so the backward pass needs weights transposed
 
 
@@ -37,6 +38,17 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
         raise QuestionError(
             f"--frozen-weights {stored}: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}"
         )
+
+
+def packed(job: Job) -> bool:
+    """True where frozen weights have four bits, which every product unpacks to 16."""
+    return job.frozen_weights in FOUR_BITS
+
+
+def unpacked_bytes(job: Job) -> float:
+    """Bytes for each weight of a packed product while it runs: its copies in 16 bits."""
+    copies = job.framework.unpacked_copies
+    return job.precision.parameter_bytes * (1.0 if copies is None else copies.value)
 
 
 def stored_bytes(job: Job) -> float:
@@ -58,7 +70,7 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
 def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """Time to unpack four-bit weights to 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit; AutoGPTQ's
     kernels of training do the same)."""
-    if job.frozen_weights not in FOUR_BITS:
+    if not packed(job):
         return []
     size = STORED[job.frozen_weights] + job.precision.parameter_bytes
     return [elementwise(cluster, "frozen weights unpacked", size * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]

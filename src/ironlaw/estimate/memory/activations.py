@@ -12,6 +12,7 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.estimate.layer import adapters, casts, experts, residuals
 from ironlaw.estimate.layer.counts import expert_width, norms_of
+from ironlaw.estimate.layer.frozen_weights import BITSANDBYTES
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, plan_of_kind
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.pipeline.stages import Stage
@@ -83,7 +84,10 @@ def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
     masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
     kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
     middle = adapters.elements_kept(job, s, kind)
-    return [hidden_state("norms and residuals", job, plan, s, kept), elements("inside adapters", middle, 1.0, e)]
+    terms = [hidden_state("norms and residuals", job, plan, s, kept), elements("inside adapters", middle, 1.0, e)]
+    if job.framework.adapter_input_bytes is not None:
+        terms.append(elements("copies of adapters' inputs", adapters.copies_of_inputs(job, s, kind), 1.0, 1.0))
+    return terms
 
 
 def norm_copies(job: Job, plan: Plan, s: Shapes, kind: Kind, kept: Any) -> list[Term]:
@@ -119,6 +123,16 @@ def hidden_state(name: str, job: Job, plan: Plan, s: Shapes, times: Any = None) 
     """One hidden state of one micro-batch, ``times`` over."""
     sizes = {"tokens": s.tokens, "hidden_size": job.model.hidden_size, "tp": plan.tp, "sp": plan.sp}
     return leaf(name, activations.checkpoint, "B", times=times, **sizes, bytes_per_element=job.precision.activation_bytes)
+
+
+def checkpoint_width(job: Job, plan: Plan) -> Any:
+    """Bytes of a checkpoint over those of a hidden state: norms in fp32, which PEFT makes of them beside weights that bitsandbytes packs,
+    write it in fp32, unless FSDP casts their weights."""
+    stated = job.framework.packed_hidden_bytes
+    if stated is None or job.frozen_weights != BITSANDBYTES:
+        return 1.0
+    cast = (plan.zero == 3) & (plan.shard_ranks > 1)
+    return np.where(cast, 1.0, stated.value / job.precision.activation_bytes)
 
 
 def elements(name: str, rows: Any, width: Any, size: float, times: Any = None) -> Term:

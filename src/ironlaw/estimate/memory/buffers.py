@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.layer.counts import common_parameters, largest_experts, largest_operand, routed_parameters
+from ironlaw.estimate.layer.counts import common_parameters, largest_experts, largest_operand, output_width, routed_parameters
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
+from ironlaw.estimate.layer.frozen_weights import packed, unpacked_bytes
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.network.sharding import layer_weights, linear_bytes
@@ -39,6 +40,20 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
             size = (2.0 * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
         biggest = np.maximum(biggest, size)
     return leaf("gather buffers", share_of, "B", size=biggest, fraction=gathered)
+
+
+def unpacked_weights(job: Job, plan: Plan, stage: Stage) -> tuple[list[Term], list[Term]]:
+    """Four-bit weights in 16 bits while a product reads them: of the output layer at the loss, and of the largest matrix of a layer."""
+    if not packed(job):
+        return [], []
+    size, largest = unpacked_bytes(job), 0.0
+    for kind in kinds(job.model):
+        largest = max(largest, largest_operand(job.model, kind), largest_experts(job.model, kind) / max(job.model.num_experts, 1))
+    of_layer = leaf("unpacked weights of a layer", share_of, "B", size=size * largest / plan.tp, fraction=np.minimum(stage.layers, 1.0))
+    if not job.framework.packed_output:
+        return [], [of_layer]
+    table = output_width(job.model) * job.model.hidden_size / plan.tp
+    return [leaf("unpacked weights of the output layer", share_of, "B", size=size * table, fraction=np.ceil(stage.head))], [of_layer]
 
 
 def workspace(job: Job, cluster: Cluster) -> list[Term]:

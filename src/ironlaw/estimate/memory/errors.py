@@ -91,3 +91,12 @@ def likely_to_fit(memory: Memory, cluster: Cluster, framework: str, folders: tup
         return None
     parts = {"centre": spread.centre, "half_width": spread.half_width, "coverage": spread.coverage}
     return leaf("probability to fit", fit_probability, "1", needed=memory.needed, usable=cluster.accelerator.usable_memory, **parts)
+
+
+def borrowed_odds(memory: Memory, cluster: Cluster, folders: tuple[str, ...] = ()) -> Any:
+    """The probability that every plan fits by the spread that a framework without runs borrows; None where a catalogue has none."""
+    spread = memory_spread("", "", folders)
+    if spread is None:
+        return None
+    usable = cluster.accelerator.usable_memory
+    return fit_probability(memory.needed, usable, spread.centre.value, spread.half_width.value, spread.coverage.value)

@@ -13,7 +13,7 @@ from ironlaw.errors import CatalogError
 from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.updates import mean_at, mean_of
-from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
+from ironlaw.estimate.memory.activations import checkpoint_width, checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import share_of
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.network.sharding import exposed
@@ -77,7 +77,7 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
         if kind.trained:
             saved = saved + layers_of(stage, kind, job.model) * fold(parts)
     one = hidden_state("checkpoints", job, plan, Shapes.of(job, plan), handed_over(job.model)).value
-    checkpoints = one * checkpoints_of(job, plan, stage)
+    checkpoints = one * checkpoints_of(job, plan, stage) * checkpoint_width(job, plan)
     held = (saved * (1.0 - plan.recompute_layers) + checkpoints) * in_flight
     activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
@@ -173,7 +173,8 @@ def activation_traffic(
     """
     if not np.any(plan.offload_activations > 0) or not kind.trained:
         return []
-    checkpoint = hidden_state("checkpoints", job, plan, s, handed_over(job.model)).value * plan.recompute_layers / plan.recompute_segment
+    checkpoint = hidden_state("checkpoints", job, plan, s, handed_over(job.model) * checkpoint_width(job, plan)).value
+    checkpoint = checkpoint * plan.recompute_layers / plan.recompute_segment
     saved = fold(layer_activations(job, plan, s, kind)) * (1.0 - plan.recompute_layers) + checkpoint
     moving = collectives.point_to_point(saved, host_link(cluster).value, 0.0)
     share = offloaded_share(job, first) * plan.offload_activations

@@ -10,7 +10,15 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.casts import cast_copy_bytes, job_of_experts, keeps_weights
-from ironlaw.estimate.layer.counts import stage_common, stage_linear, stage_replicated, stage_routed, stage_tables
+from ironlaw.estimate.layer.counts import (
+    head_parameters,
+    stage_common,
+    stage_linear,
+    stage_replicated,
+    stage_routed,
+    stage_tables,
+    tied_parameters,
+)
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.layer.updates import kept_on_rank, largest_matrices, largest_states
@@ -31,9 +39,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     """
     optimizer = job.optimizer
     f, precision = job.framework, job.precision
-    # the sharded parameters are the master weights; frozen weights, and weights the optimizer updates directly, need none
-    as_master = f.parameter_bytes is not None and precision.master_weights and optimizer.master_bytes > 0.0 and not job.lora_rank
-    stored = f.parameter_bytes if as_master else precision.parameter_bytes
+    stored = f.parameter_bytes if stores_masters(job) else precision.parameter_bytes
     if job.lora_rank and f.frozen_bytes is not None:
         stored = f.frozen_bytes
     adapter = f.adapter_bytes or precision.parameter_bytes
@@ -72,6 +78,12 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
         state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
         optimizer_states(job, plan, stage, on_device, trained),
     ]
+
+
+def stores_masters(job: Job) -> bool:
+    """True where the stored weights are the master weights; frozen weights, and weights the optimizer updates directly, need none."""
+    needed = job.precision.master_weights and job.optimizer.master_bytes > 0.0 and not job.lora_rank
+    return job.framework.parameter_bytes is not None and needed
 
 
 def whole_gradients(job: Job, plan: Plan) -> Any:
@@ -131,6 +143,9 @@ def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     shards, expert_shards = (states.zero_shards(3.0, plan.zero, ranks) for ranks in (plan.shard_ranks, plan.expert_shard_ranks))
     wide, small = job.precision.parameter_bytes, stored_bytes(job)
     layers = stage_common(job.model, stage) - tables
+    if job.framework.packed_output:  # an output layer apart from the embedding is packed as the layers are
+        packed = stage.head * (head_parameters(job.model) - tied_parameters(job.model))
+        tables, layers = tables - packed, layers + packed
     terms = [
         leaf("weights of layers", states.state, "B", parameters=copies_a_rank * layers / plan.tp, bytes_per_parameter=small, shards=shards),
         leaf(

@@ -20,9 +20,9 @@ from ironlaw.estimate.documents.columns import fullest
 from ironlaw.estimate.layer import uneven
 from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.memory import moments
-from ironlaw.estimate.memory.activations import checkpoints_of, hidden_state, layer_activations
-from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, workspace
+from ironlaw.estimate.memory import autocast, moments
+from ironlaw.estimate.memory.activations import checkpoint_width, checkpoints_of, hidden_state, layer_activations
+from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, unpacked_weights, workspace
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
 from ironlaw.estimate.memory.reference import reference_memory
@@ -173,7 +173,7 @@ class Layers(Frozen):
     def of(cls, job: Job, plan: Plan) -> Layers:
         """The layers of every plan."""
         s, each = Shapes.of(job, plan), kinds(job.model)
-        saved = {kind: layer_activations(job, plan, s, kind) for kind in each}
+        saved = {kind: [*layer_activations(job, plan, s, kind), *autocast.input_copies(job, plan, s, kind)] for kind in each}
         return cls(s, saved, {kind: moments.layer_gradients(job, plan, s, kind) for kind in each})
 
 
@@ -198,18 +198,22 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
     s = layers.sizes
     held = model_states(job, cluster, plan, stage)
     saved = saved_activations(job, plan, s, stage, layers.saved)
-    losing = [logits(job, plan, s, stage), *deferred_logits(job, plan, s, stage)]
+    at_loss, at_layer = unpacked_weights(job, plan, stage)
+    losing = [logits(job, plan, s, stage), *at_loss]
+    waiting = deferred_logits(job, plan, s, stage)
     running = moments.running_layer(job, plan, stage, layers.saved, layers.gradients)
-    beside = [*attention_buffers(job, plan, s), *moments.hooked_gradients(job, plan, s, stage)]
+    beside = [*attention_buffers(job, plan, s), *moments.hooked_gradients(job, plan, s, stage), *at_layer]
     updated = moments.update_copies(job, plan, stage)
     gradients = fold([part for part in held if part.key in GRADIENTS])
+    copies = autocast.weight_copies(job, plan, stage)
     layer = fold([*running, *beside])
-    at = moments.peak(job, plan, gradients, fold(saved), fold(losing[:1]), layer, fold(updated))
+    at = moments.peak(job, plan, gradients, fold([*saved, *copies]), fold(losing), layer, fold(updated))
     return [
         *(part.repeated(at.gradients) if part.key in GRADIENTS else part for part in held),
         total("activations", [*(part.repeated(at.saved) for part in saved), *(part.repeated(at.layer) for part in running)]),
-        losing[0].repeated(at.loss),
-        *losing[1:],
+        *(part.repeated(at.saved) for part in copies),
+        *(part.repeated(at.loss) for part in losing),
+        *waiting,
         *(part.repeated(at.layer) for part in beside),
         *(part.repeated(at.update) for part in updated),
         *reference_memory(job, plan, s, stage),
@@ -224,7 +228,9 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
     in_flight, at_end = in_flight_per_layer(job, plan, stage), in_flight_of_last_chunk(job, plan, stage)
     on_device = share_on_device(job, plan, stage)
     own = [tower_checkpoints(job, plan, s, stage, kind, in_flight * on_device) for kind in saved if kind.tower and kind.has_mlp]
-    boundary = hidden_state("checkpoints", job, plan, s, handed_over(job.model) * checkpoints_of(job, plan, stage) * in_flight * on_device)
+    wide = np.maximum(checkpoint_width(job, plan), 1.0 + autocast.casts(job, plan) * (4.0 / job.precision.activation_bytes - 1.0))
+    count = handed_over(job.model) * checkpoints_of(job, plan, stage) * wide
+    boundary = hidden_state("checkpoints", job, plan, s, count * in_flight * on_device)
     return [
         *(
             total(
