@@ -49,28 +49,31 @@ def test_defaults_import_no_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_batches_to_try_are_near_the_usual_one_and_hold_for_every_micro_batch():
+def test_the_batches_to_try_are_in_the_range_and_hold_for_every_micro_batch():
     for gpus in range(1, 10_001, 7):
         for micro in (1.0, 2.0, 3.0):
-            batches = defaults.batches(float(gpus), 512.0, 0.25, micro)
-            assert batches and len(set(batches)) == len(batches)
-            assert all(384 <= batch <= 640 and batch % micro == 0 for batch in batches)
+            for most in (640.0, 2048.0):
+                batches = defaults.batches(float(gpus), 512.0, 384.0, most, micro)
+                assert batches and len(set(batches)) == len(batches)
+                assert all(384 <= batch <= most and batch % micro == 0 for batch in batches)
 
 
-def test_the_batches_to_try_share_all_that_a_larger_batch_could_share_with_the_accelerators():
-    """For every batch in the range there is one to try, as large or larger, that all its data-parallel sizes divide too."""
-    for gpus in (8, 480, 512, 768, 1000, 3072, 5000):
-        tried = defaults.batches(float(gpus), 512.0, 0.25)
-        most = max(math.gcd(batch, gpus) for batch in range(384, 641))
-        for batch in range(384, 641):
-            shared = math.gcd(batch, gpus)
-            assert 8 * shared < most or any(other >= batch and math.gcd(int(other), gpus) % shared == 0 for other in tried)
+def test_the_batches_to_try_share_all_that_a_larger_batch_of_their_octave_could_share_with_the_accelerators():
+    """For every batch of an octave there is one to try, as large or larger, that all its data-parallel sizes divide too."""
+    for gpus in (8, 480, 512, 768, 1000, 1300, 1500, 3072, 5000):
+        tried = defaults.batches(float(gpus), 512.0, 384.0, 2048.0)
+        for low, high in ((384, 512), (513, 1024), (1025, 2048)):
+            most = max(math.gcd(batch, gpus) for batch in range(low, high + 1))
+            for batch in range(low, high + 1):
+                shared = math.gcd(batch, gpus)
+                better = (other for other in tried if batch <= other <= high and math.gcd(int(other), gpus) % shared == 0)
+                assert 8 * shared < most or any(better)
 
 
-def test_the_first_batch_to_try_is_4_mi_tokens_for_powers_of_two():
-    for power in range(16):
-        for seq_len in (8192.0, 4096.0):
-            assert defaults.batches(2.0**power, defaults.usual_batch(seq_len), 0.25)[0] * seq_len == 4 * 1024**2
+def test_the_batches_to_try_double_for_powers_of_two():
+    for power in range(4, 12):
+        assert defaults.batches(2.0**power, 512.0, 384.0, 2048.0)[0] == 512.0
+        assert {512.0, 1024.0, 2048.0} <= set(defaults.batches(2.0**power, 512.0, 384.0, 2048.0))
 
 
 def test_a_job_has_no_defaults_of_its_own():

@@ -24,8 +24,8 @@ NEEDED = {
 IN_ROWS = {"sweep": {"global_batch_size", "seq_len"}}  # its table has a column for each
 
 
-def assumed(ask, verb, *question):
-    run = ["--tokens", "1T"] if "tokens" in options(verb) else []
+def assumed(ask, verb, *question, with_tokens=True):
+    run = ["--tokens", "1T"] if with_tokens and "tokens" in options(verb) else []
     out = ask(verb, *question, *run, *NEEDED.get(verb, []), "--json")[1]
     found = json.loads(out)
     return {item["name"]: item["value"] for item in found["assumptions"] if item["name"] in JOB}, found
@@ -38,10 +38,11 @@ def test_the_verbs_that_take_the_job_are_many():
 @pytest.mark.parametrize("gpus", [100, 768])
 def test_every_verb_assumes_the_same_job(ask, gpus):
     question = ("llama-3-8b", "--on", "h100-sxm", "--gpus", str(gpus))
-    first = assumed(ask, "estimate", *question)[0]
-    assert set(first) == set(JOB)
+    firsts = {has_tokens: assumed(ask, "estimate", *question, with_tokens=has_tokens)[0] for has_tokens in (True, False)}
+    assert all(set(first) == set(JOB) for first in firsts.values())
     for verb in VERBS:
         found, _ = assumed(ask, verb, *question)
+        first = firsts["tokens" in options(verb)]  # the batch follows the tokens
         expected = {name: first[name] for name in JOB if name not in IN_ROWS.get(verb, ())}
         if verb == "sites":  # every site has the batch of an estimate
             one_site, _ = assumed(ask, "estimate", *question[:-1], str(gpus // 2))
@@ -94,13 +95,12 @@ def test_a_plan_that_is_given_whole_has_one_batch_in_every_verb():
     assert setting.batch == 576.0  # 24 ranks of 2 sequences in groups of 4 micro-batches are 192; three times that is nearest to 512
 
 
-def test_counts_of_one_search_share_the_batch_of_the_largest():
-    question = {"model": "llama-3-8b", "on": "h100-sxm"}
-    settings = settings_of(read_question({**question, "gpus": "512,768"}), ())
-    batch = estimate(**question, gpus=768).groups[0].plan.global_batch_size[0]
-    assert {setting.batch for setting in settings} == {batch}
-    notes = {item["name"]: item["value"] for item in settings[0].assumptions}
-    assert notes["global_batch_size"] == f"{batch:g} for every count: picked with the plan of 768 accelerators"
+def test_every_count_of_a_search_has_the_batch_of_an_estimate():
+    question = {"model": "llama-3-8b", "on": "h100-sxm", "tokens": 15e12}
+    settings = settings_of(read_question({**question, "gpus": "512,768,8192"}), ())
+    batches = [estimate(**question, gpus=gpus).groups[0].plan.global_batch_size[0] for gpus in (512, 768, 8192)]
+    assert [setting.batch for setting in settings] == batches
+    assert batches[2] > batches[0]
 
 
 def test_the_framework_follows_the_question_and_not_the_chosen_plan():

@@ -13,8 +13,9 @@ from ironlaw.catalog.sourced import READING, Reading, watch_sources
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
+from ironlaw.estimate.bind.batch import assume_batch
 from ironlaw.estimate.bind.model import with_tokens
-from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, with_batch
+from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
@@ -315,7 +316,7 @@ def with_run(group: Group, bound: Bound) -> Group:
     """Attach run costs, assumptions and warnings to a group. Recomputes nothing of the step."""
     asked, name = bound.asked, group.job.framework.name
     notes = [*bound.assumptions, *bound.job_of(name)[1]]
-    assume_batch(notes, asked, np.ravel(group.plan.global_batch_size).tolist())
+    assume_batch(notes, bound, np.ravel(group.plan.global_batch_size).tolist())
     if group.level is not None:
         low, high = float(np.min(group.level.factor)), float(np.max(group.level.factor))
         times = f"{low:.3f}" if high - low < 0.0005 else f"{low:.3f} to {high:.3f}"

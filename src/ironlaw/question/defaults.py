@@ -38,9 +38,13 @@ OPERATOR_LISTS |= {"stable-diffusion-unet": "stable-diffusion-unet"}
 # --- the job
 
 SEQ_LEN = 8192.0  # tokens; most models of the last years are pre-trained at this length or half of it
-BATCH_TOKENS = 4 * 1024 * 1024  # what published runs of 7 to 70 billion parameters use
-BATCH_RANGE = 0.25  # of it: how far the default batch may be from it, to be one that plans divide well
-BATCH_LOSS = 0.02  # of the tokens per second of the best batch in that range: what a nearer batch may lose
+BATCH_TOKENS = 4 * 1024 * 1024  # where the default batch starts: the batch of most published runs of 7 to 180 billion parameters
+BATCH_RANGE = 0.25  # of it: how much fewer the default batch may have (and more, where the limit is there), to be divided well
+BATCH_LOSS = 0.05  # of the tokens per second of the best batch up to the limit: what a batch nearer to the start may lose
+TOKENS_PER_PARAMETER = 20.0  # of a run that gives no tokens; what compute-optimal runs take (Hoffmann et al., 2022)
+LEAST_TOKENS = 300e9  # of such a run: what GPT-3 and Pythia were trained on at every size
+FINE_TUNED = (16.0, 128.0)  # sequences of a step of published fine-tuning recipes, from QLoRA's of 7 B to Alpaca's and Tulu's
+FINE_TUNED_EACH = 8.0  # sequences of a step for each accelerator: the defaults of Hugging Face's TrainingArguments, 8 x 1
 NEAR_BATCH = 0.10  # of a batch that the user gave: a batch so near that is much faster is worth a warning
 BATCH_COST = 0.10  # of the tokens per second of a near batch: what the given batch must cost to be worth the warning
 NEAR_COUNT = 0.05  # of a number of accelerators: a round number so near that is much faster is worth a warning
@@ -121,44 +125,57 @@ def seq_len(max_position_embeddings: int) -> float:
     return float(min(max_position_embeddings, SEQ_LEN))
 
 
-def usual_batch(seq_len: float) -> float:
-    """The number of sequences that has 4 Mi tokens, rounded up.
+def fine_tuning_batch(gpus: float) -> float:
+    """Sequences of a step of a fine-tuning: 8 for each accelerator, at least 16 and at most 128.
 
-    >>> usual_batch(8192)
-    512.0
+    >>> fine_tuning_batch(1), fine_tuning_batch(8), fine_tuning_batch(64)
+    (16.0, 64.0, 128.0)
     """
-    return float(math.ceil(BATCH_TOKENS / seq_len))
+    return min(max(FINE_TUNED_EACH * gpus, FINE_TUNED[0]), FINE_TUNED[1])
 
 
-def batches(gpus: float, usual: float, share: float, micro_batch_size: float = 1.0) -> list[float]:
-    """Sequences per step to try within ``share`` of the ``usual`` number, the nearest first.
+def batches(gpus: float, usual: float, least: float, most: float, micro_batch_size: float = 1.0) -> list[float]:
+    """Sequences per step to try from ``least`` to ``most``, the nearest to the ``usual`` number first.
 
     The ranks of data parallel divide both the batch and ``gpus``, so a plan for a batch is a plan for every larger batch that shares the
-    same divisors with ``gpus``, and takes no longer for a sequence there. Of each set of shared divisors only the largest batch and the
-    nearest can therefore be wanted. A batch that shares less than an eighth of what another shares is left out: it would leave few ranks to
-    data parallel. Batches within 5 % of each other are as near; of these the one that shares most comes first.
+    same divisors with ``gpus``, and takes no longer for a sequence there. Each octave, counted down from ``most``, is searched on its own.
+    Of each set of shared divisors only the largest batch of an octave and the one nearest to the usual number can be wanted. A batch
+    that shares less than an eighth of what another of its octave shares is left out: it would leave few ranks to data parallel.
+    Batches within 5 % of each other are as near; of these the one that shares most comes first.
 
-    >>> batches(512, 512, 0.25), batches(1000, 512, 0.25)
+    >>> batches(512, 512, 384, 640), batches(1000, 512, 384, 640)
     ([512.0, 640.0], [500.0, 600.0, 625.0])
-    >>> batches(8, 512, 0.25, micro_batch_size=350)
+    >>> batches(1024, 512, 384, 2048)
+    [512.0, 1024.0, 2048.0]
+    >>> batches(8, 512, 384, 640, micro_batch_size=350)
     [700.0]
     """
     ranks, micro = int(gpus), int(micro_batch_size)
-    low, high = math.ceil((1.0 - share) * usual / micro), math.floor((1.0 + share) * usual / micro)
-    high = max(low, high)  # one batch is tried where no multiple of large micro-batches is within the share
-    largest = {shared: high // shared * shared for shared in map(int, divisors(ranks)) if high // shared * shared >= low}
-    least = max(largest) / FEWEST_SHARED
+    low, high = math.ceil(least / micro), math.floor(most / micro)
+    high = max(low, high)  # one batch is tried where no multiple of large micro-batches is within the range
     tried: set[int] = set()
-    for shared, batch in sorted(largest.items(), key=lambda item: -item[1]):
-        if shared >= least and math.gcd(batch, ranks) == shared:
-            near = round(usual / micro / shared) * shared
-            tried |= {batch, near if low <= near <= high else batch}
+    while high >= low:
+        tried |= _batches_of_octave(ranks, usual / micro, max(high // 2 + 1, low), high)
+        high //= 2
 
     def preference(batch: int) -> tuple[int, int, float]:
         away = abs(math.log(batch * micro / usual))
         return round(away / math.log(1.05)), -math.gcd(batch, ranks), away
 
     return [float(batch * micro) for batch in sorted(tried, key=preference)]
+
+
+def _batches_of_octave(ranks: int, usual: float, low: int, high: int) -> set[int]:
+    """Of each set of divisors that batches from ``low`` to ``high`` share with the ranks, the largest and the nearest to the usual one."""
+    largest = {shared: high // shared * shared for shared in map(int, divisors(ranks)) if high // shared * shared >= low}
+    least = max(largest) / FEWEST_SHARED
+    found: set[int] = set()
+    for shared, batch in largest.items():
+        if shared >= least and math.gcd(batch, ranks) == shared:
+            near = round(min(max(usual, low), high) / shared) * shared
+            near += shared if near < low else 0
+            found |= {batch, near if low <= near <= high else batch}
+    return found
 
 
 def batch_of_ranks(ranks: float, usual: float) -> float:

@@ -21,7 +21,7 @@ from ironlaw.estimate.planner.space import ENDS, WORDS
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
-from ironlaw.search.setting import Setting, bounds_of, counts_of
+from ironlaw.search.setting import Setting, bounds_of, counts_of, row_with_batch
 from ironlaw.search.sizing import meets_limits, refine_range
 from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
 from ironlaw.shown import Columns, Shown, writer
@@ -84,7 +84,10 @@ class SearchResult(Shown, Columns):
         options = {**self.question.given, **changed}
         question = read_question({name: value for name, value in options.items() if value is not None}, folders=self.folders)
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
-        settings = [replace(s, question=question, base=bounds[s.base.asked.on, tuple(s.variant.items())]) for s in self.settings]
+        settings = []
+        for s in self.settings:  # each keeps its batch: the plans are those that were found
+            base = bounds[s.base.asked.on, tuple(s.variant.items())]
+            settings.append(replace(s, question=question, base=base.replace(asked=base.asked.replace(rows=s.base.asked.rows))))
         return SearchResult(question, settings, self.seconds, self.partial, self.folders, self.cache)
 
     def to_columns(self) -> dict[str, list[Any]]:
@@ -338,9 +341,14 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
 
 def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
     """The settings of a question: every accelerator, variant and number of accelerators."""
-    settings = [
-        Setting(question, bound, gpus, variant) for bound, variant in bounds_of(question, folders) for gpus in counts_of(question, bound)
-    ]
+    rows: dict[tuple[str, float], Row] = {}
+    settings = []
+    for bound, variant in bounds_of(question, folders):
+        for gpus in counts_of(question, bound):
+            key = (bound.asked.on, gpus)
+            if key not in rows:  # all variants share a batch
+                rows[key] = row_with_batch(bound, question, gpus)
+            settings.append(Setting(question, bound.replace(asked=bound.asked.replace(rows=(rows[key],))), gpus, variant))
     if not settings:
         raise QuestionError("--quota is below every number of --gpus: raise the quota, or give a smaller number")
     return settings

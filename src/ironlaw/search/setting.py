@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.bind.batch import assume_batch
 from ironlaw.estimate.bind.money import bind_price
-from ironlaw.estimate.bind.question import Bound, assume_batch, bind_question, framework_of, with_batch
+from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.documents.columns import real_tokens
 from ironlaw.estimate.planner.best import best_plan
@@ -106,9 +107,8 @@ class Setting:
     @property
     def assumptions(self) -> Assumptions:
         """The assumptions of the bound question, its batch, and the framework that its rule gives."""
-        notes, counts = list(self.bound.assumptions), _listed_counts(self.question)
-        shared = f"for every count: picked with the plan of {max(counts):,.0f} accelerators" if len(counts) > 1 else ""
-        assume_batch(notes, self.bound.asked, [self.batch], shared)
+        notes = list(self.bound.assumptions)
+        assume_batch(notes, self.bound, [self.batch])
         if "framework" not in self.bound.asked.given:
             assume(notes, "framework", self.framework, "default")
         return notes
@@ -212,22 +212,20 @@ class Setting:
 
 
 def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bound, dict[str, Any]]]:
-    """The bound question of every accelerator and variant. All share one batch and sequence length."""
+    """The bound question of every accelerator and variant; its row has no count yet, and no batch where the question gives none."""
     space = question.space if question.space.own else question.space.without(PLANNED)
     variants = variants_of(space, question.asked.rows[0].seq_len or 0.0)
     several = {axis for axis in variants[0] if len({variant[axis] for variant in variants}) > 1}
-    row: Row | None = None
     for on in question.on:
         for variant in variants:
             options = {**variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
             bound = with_batch(bind_question(with_options(question.asked, options), folders, with_run=True))
-            row = row or _row_with_batch(bound, question)
-            yield bound.replace(asked=bound.asked.replace(rows=(row,))), {axis: v for axis, v in variant.items() if axis in several}
+            yield bound, {axis: v for axis, v in variant.items() if axis in several}
 
 
-def _row_with_batch(bound: Bound, question: Question) -> Row:
-    """The row of a search with its batch: by default the batch of an estimate of the largest count of accelerators."""
-    row = bound.asked.rows[0]._replace(gpus=max(_listed_counts(question)))
+def row_with_batch(bound: Bound, question: Question, gpus: float) -> Row:
+    """The row of a number of accelerators with its batch: as given, else that of an estimate."""
+    row = bound.asked.rows[0]._replace(gpus=gpus)
     if row.global_batch_size is not None:
         return row
     placed = row_of_space(question.space, row, bound.asked.schedule)
@@ -238,9 +236,14 @@ def _row_with_batch(bound: Bound, question: Question) -> Row:
     return row._replace(global_batch_size=choose(bound, asked, question.space, {}).row.global_batch_size)
 
 
-def _listed_counts(question: Question) -> list[float]:
-    """The counts of accelerators that a question names: those listed, or the ends of a range."""
-    return [count for count in question.gpus if isinstance(count, float)]
+def on_count(setting: Setting, gpus: float) -> Setting:
+    """A setting that differs in its number of accelerators, and in its batch where the question gives none; not swept."""
+    asked, row = setting.question.asked, setting.base.asked.rows[0]
+    if asked.rows[0].global_batch_size is None and asked.global_batch_tokens is None:
+        row = row._replace(global_batch_size=None)
+    bound = setting.base.replace(asked=setting.base.asked.replace(rows=(row,)))
+    row = row_with_batch(bound, setting.question, gpus)
+    return Setting(setting.question, bound.replace(asked=bound.asked.replace(rows=(row,))), gpus, setting.variant)
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:

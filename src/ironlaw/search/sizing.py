@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.search.question import Question
-from ironlaw.search.setting import Setting
+from ironlaw.search.setting import Setting, on_count
 
 
 def meets_limits(question: Question, objectives: Mapping[str, Any]) -> Any:
@@ -30,9 +30,9 @@ def refine_range(question: Question, settings: Sequence[Setting], go_on: Callabl
     """New settings where the answer changes between two numbers of a range: the gap is halved until it is one node."""
     if question.gpus[-1] != "range" or not any((question.budget, question.deadline, question.target)):
         return []
-    by_bound: dict[int, list[Setting]] = {}
+    by_bound: dict[object, list[Setting]] = {}
     for setting in settings:
-        by_bound.setdefault(id(setting.base), []).append(setting)
+        by_bound.setdefault((setting.on, *setting.variant.items()), []).append(setting)
     return [
         new
         for same_bound in by_bound.values()
@@ -50,7 +50,7 @@ def _halve(low: Setting, high: Setting, go_on: Callable[[int], bool]) -> list[Se
         middle = np.floor((low.gpus + high.gpus) / 2.0 / node) * node
         if not low.gpus < middle < high.gpus:
             return new
-        setting = Setting(low.question, low.base, float(middle), low.variant)
+        setting = on_count(low, float(middle))
         if not setting.run(go_on):
             return new
         new.append(setting)

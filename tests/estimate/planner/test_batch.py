@@ -8,31 +8,87 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironlaw import estimate
+from ironlaw.estimate.bind.batch import batch_range
+from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.batch import pick_batch
+from ironlaw.question.asked import asked_of
+from ironlaw.question.options import read_options
 
 RATES = st.lists(st.floats(0.5, 2.0) | st.just(0.0), min_size=1, max_size=6)
 
 
 @given(RATES)
 def test_the_picked_batch_is_the_first_that_loses_little(rates):
-    batches = [float(at) for at in range(len(rates))]
-    picked = pick_batch(batches, lambda batch, least: rates[int(batch)] if rates[int(batch)] >= least else 0.0)
-    near_enough = [batch for batch in batches if rates[int(batch)] >= 0.98 * max(rates)]
-    assert picked == (near_enough[0] if max(rates) > 0.0 else 0.0)
+    batches = [float(100 + at) for at in range(len(rates))]
+    by_batch = dict(zip(batches, rates, strict=True))
+    picked = pick_batch(batches, lambda batch, least: by_batch[batch] if by_batch[batch] >= least else 0.0)
+    near_enough = [batch for batch in batches if by_batch[batch] >= 0.95 * max(rates)]
+    assert picked == (near_enough[0] if max(rates) > 0.0 else 100.0)
 
 
 @pytest.mark.parametrize(
-    ("model", "gpus", "sequence"),
-    [("llama-3-8b", 24, 131072), ("llama-3-8b", 96, 65536), ("llama-3-70b", 200, 131072), ("gpt-3-175b", 240, 131072)],
+    ("model", "gpus", "sequence"), [("llama-3-8b", 24, 131072), ("llama-3-8b", 96, 65536), ("llama-3-70b", 200, 131072)]
 )
-def test_no_batch_within_a_quarter_gives_two_per_cent_more_tokens_per_second(model, gpus, sequence):
+def test_no_batch_up_to_the_limit_gives_five_per_cent_more_tokens_per_second(model, gpus, sequence):
     question = {"model": model, "on": "h100-sxm", "gpus": gpus, "seq_len": sequence, "cp": 8}
     picked = estimate(**question)
-    usual = 4 * 1024**2 // sequence
-    every = np.arange(np.ceil(0.75 * usual), np.floor(1.25 * usual) + 1.0)
+    allowed = range_of(**question)
+    every = np.arange(allowed.least, allowed.most + 1.0)
     rates = estimate(**question, global_batch_size=every)
     best = np.nanmax(np.where(rates.fits, rates.tokens_per_second, np.nan))
-    assert picked.fits[0] and picked.tokens_per_second[0] >= 0.98 * best
+    assert picked.fits[0] and picked.tokens_per_second[0] >= 0.95 * best
+
+
+def range_of(**question):
+    """The range of the batch of a question that gives none."""
+    bound = with_batch(bind_question(asked_of(read_options({**question, "on": "h100-sxm"}))))
+    return batch_range(bound, bound.asked.rows[0])
+
+
+MI = 2**20
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "limit"),
+    [
+        # 6 N D by hand, in the law 0.2920 C^0.3271, to the nearest power of two; beside it what was published
+        ("llama-3-8b", 15e12, 16),  # C 7.2e23: 18.6 M
+        ("llama-3-70b", 15e12, 32),  # C 6.4e24: 38 M
+        ("llama-3-70b", None, 16),  # 20 tokens a parameter are 1.4 T, C 5.9e23: 17.5 M
+        ("llama-3.1-405b", 15.6e12, 64),  # C 3.8e25: 68 M; Llama 3 ended at 16 M
+        ("gpt-3-175b", 300e9, 16),  # C 3.1e23: 14.2 M; GPT-3 took 3.2 M
+        ("deepseek-v3", 14.8e12, 32),  # 37 G active, C 3.3e24: 31 M; DeepSeek-V3 took 63 M
+        ("gpt-2", None, 1),  # 300 G tokens, C 2.2e20: 1.3 M; GPT-3 took 0.5 M at this size
+    ],
+)
+def test_the_limit_of_the_batch_follows_the_compute_of_the_run(model, tokens, limit):
+    found = range_of(model=model, gpus=64, **({} if tokens is None else {"tokens": tokens}))
+    seq_len = {"gpt-2": 1024, "gpt-3-175b": 2048}.get(model, 8192)
+    assert found.usual * seq_len == min(limit, 4) * MI
+    assert found.most * seq_len == (limit if limit > 4 else 1.25 * limit) * MI
+    assert f"up to {limit} Mi tokens" in found.rule
+
+
+@pytest.mark.parametrize("of", [{"lora_rank": 16}, *({"objective": name} for name in ("dpo", "kto", "orpo", "simpo", "reward"))])
+@pytest.mark.parametrize(("gpus", "sequences"), [(1, 16), (4, 32), (8, 64), (64, 128)])
+def test_a_fine_tuning_takes_8_sequences_for_each_accelerator_within_what_recipes_take(of, gpus, sequences):
+    assert range_of(model="llama-3-8b", gpus=gpus, seq_len=2048, **of).usual == sequences
+
+
+def test_qlora_on_one_card_takes_16_sequences():
+    plan = estimate("llama-3-8b", on="rtx-4090", gpus=1, lora_rank=8, frozen_weights="nf4", seq_len=2048).groups[0].plan
+    assert plan.global_batch_size[0] == 16
+
+
+@pytest.mark.parametrize("gpus", [1300, 1500, 3000, 6000, 12000])
+def test_an_awkward_number_of_accelerators_takes_a_batch_that_it_divides(gpus):
+    """The batch is up to the limit, and loses at most 5 % of the tokens per second of the best there."""
+    question = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": gpus}
+    found, allowed = estimate(**question), range_of(**question)
+    assert allowed.least <= found.groups[0].plan.global_batch_size[0] <= allowed.most
+    top = [batch for batch in allowed.to_try(gpus) if batch > allowed.most / 2.0]
+    best = np.nanmax(estimate(**question, global_batch_size=np.array(top)).tokens_per_second)
+    assert found.tokens_per_second[0] >= 0.95 * best
 
 
 def test_a_batch_that_cannot_be_split_is_given_one_sequence_for_each_rank():

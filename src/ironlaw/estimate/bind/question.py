@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
@@ -219,17 +219,6 @@ def _with_batch(asked: Asked, row: Row, default_length: float) -> Row:
     length = default_length if row.seq_len is None else row.seq_len
     batch = row.global_batch_size if asked.global_batch_tokens is None else sequences_of(asked.global_batch_tokens, length)
     return row._replace(seq_len=length, global_batch_size=batch)
-
-
-def assume_batch(notes: Assumptions, asked: Asked, batches: Collection[float], shared: str = "") -> None:
-    """Note the batches that were picked for a question that gives none; ``shared`` says for whom the one batch was picked."""
-    if "global_batch_size" in asked.given or asked.global_batch_tokens is not None:
-        return
-    batch, usual = next(iter(batches)), defaults.usual_batch(asked.rows[0].seq_len or 1.0)
-    value: Any = batch if len(set(batches)) == 1 else "by row"
-    assume(notes, "global_batch_size", f"{batch:g} {shared}" if shared else value, "default")
-    if value == batch != usual:
-        assume(notes, "batch", f"picked with the plan, near the {usual:g} sequences of 4 Mi tokens", "default")
 
 
 def sequences_of(tokens: float, seq_len: float, multiple: float = 1.0) -> float:

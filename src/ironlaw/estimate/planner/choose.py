@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch
 from ironlaw.estimate.planner.best import UNFIT, best_plan
@@ -97,17 +98,18 @@ def _place(bound: Bound, framework: str, bind_again: bool, index: list[int], cho
 def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
     """The plan of one row, and its batch where the question gives none. ``bounds`` keeps the question bound for each variant."""
     job, filled = bound.job(framework_of(bound, row)), with_implied(row, bound.asked.schedule)
-    usual = defaults.usual_batch(row.seq_len or 1.0)
     if is_given(filled, bound.model):
         closed = close_by_rule(job, filled)
         if row.global_batch_size is None:
+            usual = batch_range(bound, row).usual
             closed = closed._replace(global_batch_size=defaults.batch_of_ranks(_sequences_at_once(job, closed), usual))
         return Choice(closed, _open_axes(bound, row, LAYOUT_AXES), {})
     if row.global_batch_size is not None:
         choice = search_row(bound, row, space, bounds) or _without_plan(bound, row)
         better = better_batch(bound, row, space, bounds, choice.seconds) if len(bound.asked.rows) == 1 else None
         return choice._replace(better_batch=better)
-    batches = defaults.batches(row.gpus or 1.0, usual, defaults.BATCH_RANGE, row.micro_batch_size or 1.0)
+    allowed = batch_range(bound, row)
+    batches = allowed.to_try(row.gpus or 1.0, row.micro_batch_size or 1.0)
     found: dict[float, Choice] = {}
 
     def rate(batch: float, least: float) -> float:
@@ -119,7 +121,7 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
 
     batch = pick_batch(batches, rate)
     if not found:  # no number of ranks divides such a batch: the least batch above that does
-        batch = defaults.batch_of_ranks((row.gpus or 1.0) * (row.micro_batch_size or 1.0), usual)
+        batch = defaults.batch_of_ranks((row.gpus or 1.0) * (row.micro_batch_size or 1.0), allowed.usual)
         rate(batch, 0.0)
     elif batch not in found or found[batch].tier:
         batch = min(found, key=lambda one: (found[one].tier, batches.index(one)))
@@ -132,7 +134,8 @@ def better_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
     Only a batch that shares few divisors with the number of accelerators is worth the search.
     """
     given, gpus = row.global_batch_size or 0.0, row.gpus or 1.0
-    near = defaults.batches(gpus, given, defaults.NEAR_BATCH, row.micro_batch_size or 1.0) if given >= defaults.FEW_SEQUENCES else []
+    low, high = (1.0 - defaults.NEAR_BATCH) * given, (1.0 + defaults.NEAR_BATCH) * given
+    near = defaults.batches(gpus, given, low, high, row.micro_batch_size or 1.0) if given >= defaults.FEW_SEQUENCES else []
     shared = gcd(int(given), int(gpus))
     best: tuple[float, float] | None = None
     for batch in near:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.planner.choose import place, tasks_of_row
@@ -33,9 +34,9 @@ def has_plan(bound: Bound) -> bool | None:
         return bool(np.all(memory(job, cluster, placed.plan).fits))
     space, bounds = read_space(bound.asked.space), {(): bound}
     gpus, micro = row.gpus or 1.0, row.micro_batch_size or 1.0
-    usual = defaults.usual_batch(row.seq_len or 1.0)
-    batches = [row.global_batch_size] if row.global_batch_size else defaults.batches(gpus, usual, defaults.BATCH_RANGE, micro)
-    for batch in batches or [defaults.batch_of_ranks(gpus * micro, usual)]:
+    allowed = batch_range(bound, row)
+    batches = [row.global_batch_size] if row.global_batch_size else allowed.to_try(gpus, micro)
+    for batch in batches or [defaults.batch_of_ranks(gpus * micro, allowed.usual)]:
         tasks = [task for task in tasks_of_row(bound, row._replace(global_batch_size=batch), space, bounds)[1] if task.mesh.rows]
         if tasks:
             return any_fits(tasks[0])

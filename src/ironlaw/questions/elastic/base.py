@@ -70,7 +70,8 @@ class Base:
         """Sequences of a step on a smaller count."""
         if not self.scale or gpus == self.gpus:
             return self.batch
-        return batches(gpus, max(self.batch * gpus / self.gpus, 1.0), NEAR_BATCH)[0]
+        usual = max(self.batch * gpus / self.gpus, 1.0)
+        return batches(gpus, usual, (1.0 - NEAR_BATCH) * usual, (1.0 + NEAR_BATCH) * usual)[0]
 
     def tabulate(self, lefts: list[float]) -> None:
         """Search the plans of the counts that may be used where so many accelerators are left."""

@@ -27,6 +27,7 @@ from ironlaw.questions.compare.fewest import counts, fewest
 from ironlaw.questions.solve.options import PASSED
 from ironlaw.terms import Term, leaf, plain
 
+OF_THE_RUN = ("on", "tokens", "price")  # options of both verbs that an estimate reads
 VOCABULARY = 32000  # of the model that --parameters stands for
 
 
@@ -80,7 +81,7 @@ class Workload:
         return cls(
             title=model.title if "model" in values else f"{parameters / 1e9:g} B parameters",
             model=model,
-            options={key: values[key] for key in ("on", *PASSED) if key in values} | {"model": asked, "seq_len": seq_len},
+            options={key: values[key] for key in (*OF_THE_RUN, *PASSED) if key in values} | {"model": asked, "seq_len": seq_len},
             parameters=parameters,
             counted=counted,
             given_parameters=values.get("parameters"),

@@ -1,0 +1,95 @@
+"""The range of the batch of a question that gives none: where it starts, its limit, and what an answer says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import ceil, log2
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ironlaw import units
+from ironlaw.catalog import load
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.law.batches import deepseek_batch
+from ironlaw.law.flops import per_token
+from ironlaw.question import defaults
+from ironlaw.question.assumptions import Assumptions, assume
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.bind.question import Bound
+    from ironlaw.question.asked import Row
+
+
+class BatchRange(NamedTuple):
+    """Sequences of a step where the question gives none: the usual number, the range to pick from, and the rule as text."""
+
+    usual: float
+    least: float
+    most: float
+    rule: str
+
+    def to_try(self, gpus: float, micro_batch_size: float = 1.0) -> list[float]:
+        """The batches to try on a number of accelerators, the nearest to the usual one first."""
+        return defaults.batches(gpus, self.usual, self.least, self.most, micro_batch_size)
+
+
+def batch_range(bound: Bound, row: Row) -> BatchRange:
+    """The range of the batch of a row.
+
+    A fine-tuning (adapters, or an objective on answers) takes what the recipes of trainers take: so many sequences for each accelerator,
+    between two numbers. Other runs start at 4 Mi tokens, or at the limit where that is less. The limit is the power of two that is nearest
+    to ``law.batches.deepseek_batch`` of the run's compute.
+    """
+    seq_len = row.seq_len or 1.0
+    if is_fine_tuning(bound):
+        usual = defaults.fine_tuning_batch(row.gpus or 1.0)
+        return _around(usual, usual, "what the recipes of fine-tuning take")
+    given = bound.asked.tokens
+    tokens, of = (given, "") if given else (usual_tokens(bound), " (a usual number: the question gives none)")
+    limit = batch_limit(bound, tokens)
+    usual, most = (max(float(ceil(size / seq_len)), 1.0) for size in (min(limit, defaults.BATCH_TOKENS), limit))
+    start, loss = in_binary(min(limit, defaults.BATCH_TOKENS)), f"at most {defaults.BATCH_LOSS:.0%} of the speed of the best"
+    rule = f"nearest to {start} tokens that loses {loss} up to {in_binary(limit)} tokens, the limit for {units.amount(tokens)} tokens{of}"
+    return _around(usual, most, rule)
+
+
+def in_binary(tokens: float) -> str:
+    """Tokens with a binary prefix.
+
+    >>> in_binary(4.0 * 2**20), in_binary(2.0**19)
+    ('4 Mi', '512 Ki')
+    """
+    return f"{tokens / 2**20:g} Mi" if tokens >= 2**20 else f"{tokens / 2**10:g} Ki"
+
+
+def _around(usual: float, most: float, rule: str) -> BatchRange:
+    """A range whose ends leave room for batches that plans divide well."""
+    share = defaults.BATCH_RANGE
+    return BatchRange(usual, float(ceil((1.0 - share) * usual)), max(most, float(int((1.0 + share) * usual))), rule)
+
+
+def is_fine_tuning(bound: Bound) -> bool:
+    """True where adapters are trained, or where the loss compares or scores whole answers."""
+    objective = load.record("objectives", bound.asked.objective or "next-token", bound.folders)
+    return bool(bound.asked.lora_rank or objective.sequences > 1 or objective.reference == "policy")
+
+
+def usual_tokens(bound: Bound) -> float:
+    """Tokens of a run that gives none: 20 for each parameter, and at least 300 G."""
+    return max(defaults.TOKENS_PER_PARAMETER * float(total_parameters(bound.model)), defaults.LEAST_TOKENS)
+
+
+def batch_limit(bound: Bound, tokens: float) -> float:
+    """The most tokens of a step that the rule takes for a run: the power of two nearest to the law of its compute."""
+    operations = float(per_token(active_parameters(bound.model))) * tokens
+    return float(2.0 ** round(log2(float(deepseek_batch(operations)))))
+
+
+def assume_batch(notes: Assumptions, bound: Bound, batches: Collection[float], shared: str = "") -> None:
+    """Note the batches that were picked for a question that gives none; ``shared`` says for whom the one batch was picked."""
+    asked = bound.asked
+    if "global_batch_size" in asked.given or asked.global_batch_tokens is not None:
+        return
+    batch, taken = next(iter(batches)), batch_range(bound, asked.rows[0])
+    value: Any = batch if len(set(batches)) == 1 else "by row"
+    assume(notes, "global_batch_size", f"{batch:g} {shared}" if shared else value, "default")
+    assume(notes, "batch", taken.rule, "default")
