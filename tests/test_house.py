@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "report": {
         "search", "questions", "measure", "validate", "shown", "question", "estimate", "precision", "job", "cluster",
         "plan", "catalog", "terms",
-        "units", "errors",
+        "units", "errors", "files",
     },
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings

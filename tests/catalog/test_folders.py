@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ironlaw
+from ironlaw import files
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.errors import CatalogError, InputError
@@ -19,9 +20,9 @@ from verbs import QUESTIONS
 
 
 def test_rows_hash_the_catalogue_once(ask, tmp_path, monkeypatch):
-    calls, real = [], Path.read_bytes
+    calls, real = [], files.read_bytes
     load._hash_of.cache_clear()
-    monkeypatch.setattr(Path, "read_bytes", lambda self: calls.append(self) or real(self))
+    monkeypatch.setattr(files, "read_bytes", lambda path, *rest, **more: calls.append(path) or real(path, *rest, **more))
     table = tmp_path / "runs.csv"
     table.write_text("model,on,gpus\n" + "llama-3-8b,h100-sxm,8\n" * 5 + "lama,h100-sxm,8\n")
     status, out, _ = ask("estimate", "--rows", table, "--json")
@@ -73,13 +74,13 @@ def _make_folder(path):
 
 
 SPECIAL = {
-    "fifo": (os.mkfifo, "is a pipe or device"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "is a pipe or device"),
-    "folder": (_make_folder, "is a folder"),
+    "fifo": (os.mkfifo, "a FIFO, not a file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "a device, not a file"),
+    "folder": (_make_folder, "a folder, not a file"),
     "huge": (lambda path: path.write_bytes(b"# " + b"x" * 3_000_000), "too large"),
     "dangling link": (lambda path: path.symlink_to("gone.toml"), "No such file"),
     "link to itself": (lambda path: path.symlink_to(path.name), "cannot be read"),
-    "not text": (lambda path: path.write_bytes(b'title = "caf\xe9"\n'), "not valid TOML"),
+    "not text": (lambda path: path.write_bytes(b'title = "caf\xe9"\n'), "byte 12 is not UTF-8"),
     "not TOML": (lambda path: path.write_text('title = "x\n'), "not valid TOML"),
     "sources as a list": (lambda path: path.write_text(f"sources = []\n{NODE.partition('[sources')[0]}"), "sources expected a table"),
     "a source that is no table": (lambda path: path.write_text('title = "x"\n[sources]\na = 3\n'), "sources.a expected a table"),

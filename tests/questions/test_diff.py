@@ -216,7 +216,7 @@ def test_a_number_of_four_hundred_digits_in_a_record_is_shown_short(saved, ask):
 def test_missing_and_unreadable_files(saved, tmp_path, ask):
     a = saved("a")
     assert ask("diff")[0] == 2 and ask("diff", a)[0] == 2
-    for path, says in ((tmp_path / "none.json", "cannot be read"), (tmp_path, "cannot be read")):
+    for path, says in ((tmp_path / "none.json", "cannot be read"), (tmp_path, "a folder, not a file")):
         status, _, err = ask("diff", a, path)
         assert status == 3 and says in err
     big = tmp_path / "big.json"

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ironlaw.errors import CatalogError
+from ironlaw import files
+from ironlaw.errors import CatalogError, InputError
 
 GROUP = "ironlaw.catalog"
 SWITCH = "IRONLAW_CATALOG_PACKAGES"  # "off": look for no packages
@@ -67,9 +68,8 @@ def _declares(folder: str) -> bool:
 def _has_mark(path: str) -> bool:
     """True where a list of entry points has the group."""
     try:
-        with open(path, "rb") as file:
-            return _MARK in file.read(_MAX_FILE).replace(b" ", b"")
-    except OSError:
+        return _MARK in files.read_bytes(path, "a list of entry points", _MAX_FILE, pipes=False).replace(b" ", b"")
+    except InputError:
         return False
 
 

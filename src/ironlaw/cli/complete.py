@@ -12,7 +12,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.question.options import CHOICES, Option
 
-Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[Any]]"]  # click before 8.5 has no CompletionItem[Any]
 RECORDS = {  # options that name records, by the kind of record
     "model": "models", "on": "accelerators", "against": "accelerators", "node": "nodes", "fabric": "fabrics", "framework": "frameworks",
     "precision": "precisions", "expert_precision": "precisions", "objective": "objectives", "teacher": "models",

@@ -119,7 +119,7 @@ def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None
 def read_toml(path: Path) -> dict[str, Any]:
     """The options of a TOML question, at the top or in [plan], [cluster], [run], [training]; [model] has dimensions."""
     options: dict[str, Any] = {}
-    for key, value in files.read_toml(path, "question").items():
+    for key, value in files.read_toml(path, "a question").items():
         items = value if isinstance(value, dict) and key in _SECTIONS else {key: value}
         for name, item in items.items():
             if name in options:
@@ -192,15 +192,16 @@ def row_status(estimate: Estimate, index: int) -> int:
 
 def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], form: Form) -> int:
     """Answer a CSV: one line (or JSON object, or row) per row, in order; a wrong row prints its error and does not stop the others."""
-    from ironlaw.estimate.table import answer_rows, strange_headers
+    from ironlaw.estimate.table import answer_rows, read_table, strange_headers
     from ironlaw.report.estimate import row_line
 
     if form.explain is not None:
         raise QuestionError("--explain does not go with --rows: ask about one row")
-    for word in strange_headers(path, folders):
+    rows = read_table(path)
+    for word in strange_headers(rows, folders):
         click.echo(f"ironlaw: {word}", err=True)
     status, separator, table = 0, "[\n ", []
-    for item in answer_rows(path, flags, folders):
+    for item in answer_rows(path, flags, folders, rows):
         if item.estimate is None:
             assert item.error is not None
             status = max(status, item.error.exit_status)
@@ -224,8 +225,8 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], fo
         from ironlaw.questions.answer import Answer
         from ironlaw.report.tables import rows_table
 
-        rows = rows_table("estimates", "Estimates", table)
-        sys.stdout.write(tables_text(Answer(f"Estimates of {path.name}", (), [rows]), form) + "\n")
+        answers = rows_table("estimates", "Estimates", table)
+        sys.stdout.write(tables_text(Answer(f"Estimates of {path.name}", (), [answers]), form) + "\n")
     return status
 
 

@@ -14,7 +14,8 @@ from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
-from ironlaw.errors import InputError, QuestionError, import_extra
+from ironlaw.errors import QuestionError, import_extra
+from ironlaw.files import check_output, write_file
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 
@@ -65,6 +66,9 @@ def command(
     if form.name != "table" and csv_file == "-":
         raise QuestionError("--csv prints the list of plans: leave out --csv, or --json and --format")
     options = {name: value for name, value in flags.items() if value is not None}
+    for option, name in (("--csv", csv_file), ("--parquet", parquet_file)):
+        if name is not None and (option, name) != ("--csv", "-"):
+            check_output(name, option)
     folders = given_folders(catalog)
     question = read_question(*_read_options(model, options), folders)
     if describe_space:
@@ -90,9 +94,6 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
     from ironlaw.search.answer import run
     from ironlaw.search.as_data import plan_table, search_data
 
-    for name in (csv_file, parquet_file):
-        if name and name != "-" and not Path(name).resolve().parent.is_dir():
-            raise InputError(f"{name}: no such folder to write to")
     tables = csv_file is not None or parquet_file is not None
     progress = _progress_writer()
     result = run(question, folders, progress)
@@ -100,9 +101,9 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
         progress("")
     explained = _explain_best(result, result.listed()[0], form.explain) if form.explain is not None else ""
     data = search_data(result, form.explain is not None, advice=not tables or form.name != "table")
-    if parquet_file:
-        write_parquet(plan_table(data), Path(parquet_file))
-    if csv_file:
+    if parquet_file is not None:
+        write_parquet(plan_table(data), parquet_file)
+    if csv_file is not None:
         write_csv(plan_table(data), csv_file)
     if form.cite:
         write_cited(result, data if form.name == "json" else None)
@@ -197,10 +198,10 @@ def write_csv(rows: list[dict[str, Any]], name: str) -> None:
     if name == "-":
         sys.stdout.write(text.getvalue())
         return
-    _replace(Path(name), text.getvalue().encode())
+    write_file(name, text.getvalue().encode(), "--csv")
 
 
-def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
+def write_parquet(rows: list[dict[str, Any]], path: str) -> None:
     """Write the rows as Parquet, whole or not at all."""
     pyarrow = import_extra("pyarrow", "tables", "--parquet (--csv needs nothing)")
     parquet = import_extra("pyarrow.parquet", "tables", "--parquet (--csv needs nothing)")
@@ -208,18 +209,7 @@ def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
 
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
-    _replace(path, sink.getvalue())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace a file in one step, so that a reader never sees half of it."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    write_file(path, sink.getvalue(), "--parquet")
 
 
 def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:

@@ -11,6 +11,7 @@ import click
 
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import Form, read_form, tables_text, wants_colour
+from ironlaw.files import check_output, write_file
 
 _EXAMPLES = """
 \b
@@ -154,34 +155,15 @@ def export(run: str, redact: bool, names: tuple[str, ...], output: str | None, s
 
     if names and not redact:
         raise QuestionError("--name needs --redact")
+    if output is not None:
+        check_output(output, "--output")
     text = json.dumps(export_run(run, store, redact, names), indent=1, allow_nan=False) + "\n"
     if output is None:
         sys.stdout.write(text)
         return 0
-    _write(output, text)
+    write_file(output, text.encode(), "--output")
     click.echo(f"ironlaw: wrote {output}{'; names are hashed: read the file before you send it' if redact else ''}", err=True)
     return 0
-
-
-def _write(output: str, text: str) -> None:
-    """Write the whole file or nothing."""
-    import contextlib
-    import os
-    import tempfile
-    from pathlib import Path
-
-    from ironlaw.errors import InputError
-
-    temporary = ""
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=Path(output).parent, prefix=".ironlaw-", delete=False) as file:
-            temporary = file.name
-            file.write(text)
-        os.replace(temporary, output)
-    except (OSError, ValueError) as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise InputError(f"{output}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
 @command.command(cls=AnswerCommand, name="forget")

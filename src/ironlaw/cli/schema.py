@@ -9,6 +9,7 @@ import click
 
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.errors import UnknownNameError
+from ironlaw.files import read_shipped
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 
@@ -30,5 +31,5 @@ def command(verb: str | None) -> int:
         return 0
     if verb not in names:
         raise UnknownNameError("verb", verb, names)
-    sys.stdout.write((SCHEMAS / f"{verb}.json").read_text(encoding="utf-8"))
+    sys.stdout.write(read_shipped(SCHEMAS / f"{verb}.json"))
     return 0

@@ -103,6 +103,10 @@ def command(
         return _fits(Path(fits), folders, as_json)
     if plans:
         return _plans(folders, as_json, markdown)
+    if correction is not None:
+        from ironlaw.estimate.correction import check_correction_target
+
+        check_correction_target(correction)
     scored = Path(next((file for file in (mine, runs) if file is not None), RUNS))
     session.check_grouping(scored, by)
     if predictions is not None:

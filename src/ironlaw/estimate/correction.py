@@ -7,10 +7,8 @@ families left out (``ironlaw validate fit``). Formulas: Rasmussen and Williams, 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -20,7 +18,7 @@ import numpy as np
 
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.estimate.distance import NAMES, SIZES, Positions, distance
-from ironlaw.files import read_toml
+from ironlaw.files import check_output, parse_toml, read_text, read_toml, write_file
 from ironlaw.frozen import Frozen
 
 MOST_ROWS = 500  # of a correction file; more runs add nothing but time
@@ -103,11 +101,19 @@ def spread_of(logs: Any, half_widths: Any, own: Any, share: float) -> float:
     return math.sqrt((PRIOR_ROWS + squares) / (PRIOR_ROWS + len(z)))
 
 
+def check_correction_target(path: str) -> None:
+    """Refuse a name that no correction can be written to: one of a file that is no correction, or of none that can be made."""
+    check_output(path, "--correction")
+    if Path(path).is_file() and not _replaceable(Path(path)):
+        raise QuestionError(f"--correction {path}: the file exists and is not a correction file: give another name")
+
+
 def write_correction(path: Path, runs: Sequence[OwnRun], source: Path, share: float, reach: float) -> Correction:
     """Write the runs of a correction with the constants of its law; a failed write leaves no file. Returns what a question reads.
 
     Refuses to overwrite a file that is no correction, and to write one that ``read_correction`` would refuse.
     """
+    check_correction_target(str(path))
     if len(runs) > MOST_ROWS:
         raise QuestionError(
             f"{source.name}: {len(runs)} scored runs; a correction takes at most {MOST_ROWS}: give those near your questions"
@@ -118,20 +124,9 @@ def write_correction(path: Path, runs: Sequence[OwnRun], source: Path, share: fl
                 f"{source.name}: the step of {run.id} took {run.ratio:.3g} times its prediction: too far for a correction: check the units;"
                 f" a factor must be from {_FACTOR[0]:g} to {_FACTOR[1]:g}"
             )
-    if path.is_file() and not _replaceable(path):
-        raise QuestionError(f"--correction {path}: the file exists and is not a correction file: give another name")
     text = _correction_text(runs, source, share, reach)
-    if path.is_dir() or not path.name:
-        raise InputError(f"{path}: cannot be written: a folder")
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    return read_correction(str(path))
+    write_file(path, text.encode(), "--correction")
+    return _correction_of(parse_toml(text, str(path)), path)
 
 
 def _correction_text(runs: Sequence[OwnRun], source: Path, share: float, reach: float) -> str:
@@ -165,15 +160,20 @@ def _text(value: Any) -> str:
 def _replaceable(path: Path) -> bool:
     """True for a file that is an earlier correction, or empty."""
     try:
-        return path.stat().st_size == 0 or path.read_text(encoding="utf-8").startswith("# Written by ironlaw validate --mine")
-    except (OSError, ValueError):
+        text = read_text(path, "a correction", _MAX_BYTES, pipes=False)
+    except InputError:
         return False
+    return not text or text.startswith("# Written by ironlaw validate --mine")
 
 
 def read_correction(path: str) -> Correction:
     """The correction of a file; InputError names what is wrong with it."""
     file = Path(path)
-    table = read_toml(file, "correction", _MAX_BYTES)
+    return _correction_of(read_toml(file, "a correction", _MAX_BYTES), file)
+
+
+def _correction_of(table: Mapping[str, Any], file: Path) -> Correction:
+    """The correction of a table of TOML."""
     limits = (("share", 0.0, 1.0), ("reach", 0.01, 100.0), ("stretch", 0.0, 100.0))
     share, reach, stretch = (_number(file, table, name, low, high) for name, low, high in limits)
     runs = table.get("run")

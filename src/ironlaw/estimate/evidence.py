@@ -7,6 +7,7 @@ error, predicted with constants that were fitted without its publisher.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from ironlaw.catalog.load import SHIPPED
 from ironlaw.errors import CatalogError
 from ironlaw.estimate.distance import NAMES, SIZES, TRAITS, Positions, differences, distance, take
+from ironlaw.files import read_shipped, write_file
 
 TABLE = SHIPPED / "bands" / "evidence.csv"
 PUBLISHERS = 3  # nearest publishers whose distances are averaged, and of which the answer names a run each
@@ -53,8 +55,7 @@ class Near(NamedTuple):
 def read_evidence(path: Path = TABLE) -> Evidence:
     """The table that ships. Raises CatalogError where it is not one."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file)
+        header, *rows = csv.reader(io.StringIO(read_shipped(path), newline=""))
     except (OSError, ValueError, csv.Error) as error:
         raise CatalogError(f"{path}: cannot be read: {error}") from None
     if tuple(header) != COLUMNS or not rows:
@@ -71,11 +72,12 @@ def read_evidence(path: Path = TABLE) -> Evidence:
 def write_evidence(evidence: Evidence, path: Path = TABLE) -> None:
     """Write the table, one line for each family and place."""
     columns = {**evidence.texts, **evidence.places, **evidence.numbers}
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for at in range(len(evidence.families)):
-            writer.writerow(_cell(columns[name][at]) for name in COLUMNS)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for at in range(len(evidence.families)):
+        writer.writerow(_cell(columns[name][at]) for name in COLUMNS)
+    write_file(path, text.getvalue().encode())
 
 
 def _cell(value: Any) -> str:

@@ -6,10 +6,9 @@ A header may also name a model dimension (``hidden_size``) or be one of the alia
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,14 @@ from ironlaw.catalog.spellings import find_name
 from ironlaw.errors import InputError, IronlawError, QuestionError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.layer.kinds import kinds
+from ironlaw.files import read_csv, with_headers
 from ironlaw.question.options import OPTIONS, read_options
 from ironlaw.question.recipes import read_precision
+from ironlaw.units import shorten
 
-MAX_BYTES = 200_000_000
+MAX_BYTES = 64_000_000
+MOST_COLUMNS = 1000
+MOST_WARNINGS = 8  # about columns that resemble an option
 _DIMENSIONS = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
     "gated_mlp", "sliding_window", "tie_word_embeddings", "max_position_embeddings", "num_experts", "num_experts_per_tok",
@@ -53,22 +56,12 @@ class RowAnswer:
 
 def read_table(path: Path) -> list[tuple[int, dict[str, str]]]:
     """(line number, cells by header) of a CSV with or without BOM, LF or CRLF; surplus cells of a line are under ``""``."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_BYTES} this reads")
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restkey="", strict=True)
-            _check_header(path, [h.strip() for h in reader.fieldnames or []])
-            lines = [(reader.line_num, {k.strip(): _text(v) for k, v in cells.items()}) for cells in reader]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: cannot be read as CSV: byte {error.start} is not UTF-8: save it as CSV UTF-8") from None
-    except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as CSV: line {reader.line_num}: {error} (a quote that is not closed?)") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read as CSV: {error.strerror}") from None
-    if not lines:
+    lines = read_csv(path, "a table of questions", MAX_BYTES, strict=True)
+    headers = [header.strip() for header in lines[0][1]] if lines else []
+    _check_header(path, headers)
+    if len(lines) < 2:
         raise InputError(f"{path}: has a header and no rows; add one line for each question")
-    return lines
+    return [(line, with_headers(headers, cells)) for line, cells in lines[1:]]
 
 
 def _check_header(path: Path, headers: list[str]) -> None:
@@ -78,27 +71,28 @@ def _check_header(path: Path, headers: list[str]) -> None:
     if len(headers) == 1 and (mark := next((m for m in (";", "\t") if m in headers[0]), "")):
         separator = "tabs" if mark == "\t" else "semicolons"
         raise InputError(f"{path}: cells are separated by {separator}: save it with commas between cells and points for decimals")
-    twice = next((h for h in headers if h and headers.count(h) > 1), None)
-    if twice is not None:
-        raise InputError(f"{path}: the header names {twice!r} twice")
+    if len(headers) > MOST_COLUMNS:
+        raise InputError(f"{path}: {len(headers):,} columns, and at most {MOST_COLUMNS:,} are read")
+    seen: set[str] = set()
+    for header in headers:
+        if header and header in seen:
+            raise InputError(f"{path}: the header names {shorten(header)!r} twice")
+        seen.add(header)
 
 
-def _text(value: Any) -> str:
-    return ",".join(value).strip() if isinstance(value, list) else (value or "").strip()
-
-
-def strange_headers(path: Path, folders: tuple[str, ...] = ()) -> list[str]:
-    """Warnings about headers that name no option but resemble one."""
+def strange_headers(table: Sequence[tuple[int, dict[str, str]]], folders: tuple[str, ...] = ()) -> list[str]:
+    """Warnings about headers of a table that name no option but resemble one."""
     names = {*OPTIONS, *_DIMENSIONS}
     aliases = load.aliases(folders).get("columns", {})
     warnings = []
-    for header in read_table(path)[0][1]:
+    for header in table[0][1]:
         folded = header.replace("-", "_").lower()
         if folded and folded not in names and load.fold_name(header) not in aliases:
             near = difflib.get_close_matches(folded, names, n=1, cutoff=0.85)
             if near:
                 warnings.append(f"column {header!r} is no option and is ignored; did you mean {near[0]}?")
-    return warnings
+    more = len(warnings) - MOST_WARNINGS
+    return warnings if more <= 1 else [*warnings[:MOST_WARNINGS], f"and {more} more such columns"]
 
 
 def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:
@@ -236,13 +230,16 @@ def _strip_thousands(name: str, cell: str) -> str:
     return without_thousands(cell) if is_count else cell
 
 
-def answer_rows(path: Path, defaults: dict[str, Any], folders: tuple[str, ...] = ()) -> Iterator[RowAnswer]:
+def answer_rows(
+    path: Path, defaults: dict[str, Any], folders: tuple[str, ...] = (), table: Sequence[tuple[int, dict[str, str]]] = ()
+) -> Iterator[RowAnswer]:
     """The answers of a CSV in its order; ``defaults`` are the options of every line that leaves them blank.
 
-    Lines that differ only in the values of column options are answered in one call.
+    ``table`` is what ``read_table`` gave for the file, where it was read before. Lines that differ only in the values of column options
+    are answered in one call.
     """
+    table = table or read_table(path)
     asked: list[dict[str, Any] | IronlawError] = []
-    table = read_table(path)
     for line, cells in table:
         try:
             asked.append(_read_line(line, cells, path, defaults, folders))

@@ -34,7 +34,7 @@ READERS = (Reader("Megatron-LM", (".sh", ".args"), "", read_megatron),)
 def read_launch_file(path: Path, gpus: int | None, on: str | None) -> tuple[dict[str, Any], list[str]] | None:
     """The options in a launch file and the rules applied to read them; None for a file of no known framework."""
     readers = [reader for reader in READERS if path.suffix in reader.suffixes]
-    text = read_text(path, "launch file") if readers else ""
+    text = read_text(path, "a launch file") if readers else ""
     reader = next((reader for reader in readers if re.search(reader.mark, text, re.MULTILINE)), None)
     if reader is None:
         return None

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+from ironlaw.files import read_shipped
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.terminal import markdown_table
 from ironlaw.validate.fit import constants
@@ -314,7 +315,7 @@ def _other_tools(validation: Validation) -> Iterator[str]:
 
 def causes() -> dict[str, str]:
     """Known reasons why a family is predicted worse than most."""
-    return tomllib.loads((DATA / "causes.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_shipped(DATA / "causes.toml"))
 
 
 def _beaten(validation: Validation) -> Iterator[str]:

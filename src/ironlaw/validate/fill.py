@@ -19,6 +19,7 @@ from ironlaw.catalog.spellings import find_name
 from ironlaw.errors import nearest_names
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.table import without_thousands
+from ironlaw.files import read_shipped
 from ironlaw.question.defaults import DISPATCHERS, OVERLAPS
 from ironlaw.question.recipes import read_precision
 from ironlaw.validate.prose import Cells, read_prose
@@ -164,7 +165,7 @@ def set_apart(row: Row) -> None:
 @cache
 def named_sizes() -> dict[str, dict[str, str]]:
     """Sizes of models that are in no catalogue, by name."""
-    return tomllib.loads((Path(__file__).parent / "data" / "models.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_shipped(Path(__file__).parent / "data" / "models.toml"))
 
 
 _DIMENSIONS = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "ffn_hidden", "expert_ffn_hidden", "moe_topk")

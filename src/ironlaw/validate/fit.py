@@ -26,6 +26,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Systems
 from ironlaw.estimate.memory.errors import ANY, fit_probability
+from ironlaw.files import read_shipped
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.units import parse
 from ironlaw.validate.fill import Apart
@@ -60,7 +61,7 @@ class Constant:
 @cache
 def constants() -> tuple[Constant, ...]:
     """The constants of ``constants.toml``, in its order."""
-    table = tomllib.loads((DATA / "constants.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(read_shipped(DATA / "constants.toml"))
     units = {name: getattr(load.record("systems", "default", ()), name).unit for name in table}
     return tuple(Constant(name, **{**row, "first": parse(row["first"], units[name])}) for name, row in table.items())
 
@@ -273,7 +274,7 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
 
 def read_record(path: Path = RECORD) -> tuple[Fit, dict[str, Any]]:
     """The fit that ships, and the whole record; a constant that is not in the record has the value of the catalogue."""
-    table = json.loads(path.read_text(encoding="utf-8"))
+    table = json.loads(read_shipped(path))
     shipped: Systems = load.record("systems", "default", ())
     first = {c.name: getattr(shipped, c.name).value for c in constants()}
     values = {**first, **{n: v for n, v in table["constants"].items() if n in first}}

@@ -12,6 +12,7 @@ import numpy as np
 
 from ironlaw.errors import InputError, nearest_names
 from ironlaw.estimate.table import read_table
+from ironlaw.files import read_shipped
 from ironlaw.validate.fill import number
 from ironlaw.validate.fit import COVERAGE
 from ironlaw.validate.runs import DATA
@@ -164,7 +165,7 @@ def shipped(scored: Scored) -> list[dict[str, Any]]:
     """The predictions of other tools that ship, on the rows that a validation scored; a tool without such a row is left out."""
     known = {run.id for run in scored.prepared.runs}
     found = []
-    for name, source in tomllib.loads((SHIPPED / "sources.toml").read_text(encoding="utf-8")).items():
+    for name, source in tomllib.loads(read_shipped(SHIPPED / "sources.toml")).items():
         path = SHIPPED / f"{name}.csv"
         rows = read_predictions(path, {cells["id"] for _, cells in read_table(path)})
         common = {row: value for row, value in rows.rows.items() if row in known}

@@ -14,6 +14,7 @@ import numpy as np
 from ironlaw.estimate.bands import likely_fastest
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.memory.errors import ANY
+from ironlaw.files import read_shipped
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE, held_out_times, read_record, weighted_quantile
 from ironlaw.validate.pairs import list_changes, sum_by_column
@@ -48,7 +49,7 @@ OWN_SPREAD = ("launch-bound",)  # kinds of runs whose differences have a spread 
 @cache
 def read_notes() -> Mapping[str, Any]:
     """``data/plans.toml``: the axes that each family's stack could vary, and the verdicts."""
-    return tomllib.loads((DATA / "plans.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_shipped(DATA / "plans.toml"))
 
 
 def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -14,6 +14,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.load import SHIPPED
 from ironlaw.estimate.bands import PARTS
 from ironlaw.estimate.evidence import Evidence, write_evidence
+from ironlaw.files import read_shipped, write_file
 from ironlaw.validate import own_runs, widths
 from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times, read_record
 from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, told_apart_note
@@ -87,7 +88,7 @@ def write_fit(
     learned = learn_bands(prepared, generic, fit)
     table = {
         "date": date.today().isoformat(),
-        "runs_sha256": hashlib.sha256(RUNS.read_bytes()).hexdigest(),
+        "runs_sha256": hashlib.sha256(read_shipped(RUNS).encode()).hexdigest(),
         "rows": int(rows.sum()),
         "families": list(dict.fromkeys(prepared.families[rows].tolist())),
         "constants": _rounded(fit.values),
@@ -95,12 +96,12 @@ def write_fit(
         **band_figures(prepared, predicted, learned),
         "ablation": {n: headline(score(prepared, held_out_times(prepared, f), [])) for n, f in ablations(prepared, fit)},
     }
-    record.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    text = systems.read_text(encoding="utf-8")
+    write_file(record, (json.dumps(table, indent=1) + "\n").encode())
+    text = read_shipped(systems)
     for c in constants():
         values = [v[c.name] for v in fit.held_out.values()]
         text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
-    systems.write_text(_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families"), encoding="utf-8")
+    write_file(systems, (_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families")).encode())
     write_bands(learned, memory, pairs_of(prepared, predicted))
     write_evidence(learned.evidence)
 
@@ -115,7 +116,7 @@ def relearn_bands(prepared: Prepared, generic: Prepared, memory: dict[str, tuple
     fit, table = read_record(record)
     learned = learn_bands(prepared, generic, fit)
     predicted = held_out_times(prepared, fit)
-    record.write_text(json.dumps({**table, **band_figures(prepared, predicted, learned)}, indent=1) + "\n", encoding="utf-8")
+    write_file(record, (json.dumps({**table, **band_figures(prepared, predicted, learned)}, indent=1) + "\n").encode())
     write_bands(learned, memory, pairs_of(prepared, predicted))
     write_evidence(learned.evidence)
 
@@ -191,4 +192,4 @@ def write_bands(learned: LearnedBands, memory: dict[str, tuple[float, float, int
     for key, (title, grade) in sources.items():
         url = shipped.source.url if key == "pairs" else _URL
         lines.append(f'\n[sources.{key}]\ntitle = "{title}"\nurl = "{url}"\nread = {date.today().isoformat()}\ngrade = "{grade}"')
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(path, ("\n".join(lines) + "\n").encode())

@@ -260,7 +260,7 @@ def test_a_truncated_file_names_line_and_column():
         (b"\xff\xfe\x00", "UTF-8"),
         (b"[" * 100_000, "config.json"),
         (b'{"hidden_size": ' + b"9" * 5000 + b"}", "config.json"),
-        (b" " * (SIZE_LIMIT + 1), "larger than 5 MB"),
+        (b" " * (SIZE_LIMIT + 1), "5,000,001 bytes is too large for a config.json"),
     ],
     ids=["empty", "list", "null", "number", "binary", "deep", "huge-number", "large"],
 )

@@ -14,6 +14,7 @@ from ironlaw.catalog.config_json.model_types import DENSE, ENCODER_DECODERS, ENC
 from ironlaw.catalog.config_json.unread import refuse_unread
 from ironlaw.catalog.model import Model, Tower
 from ironlaw.errors import InputError, UnsupportedError, nearest_names, quote
+from ironlaw.files import read_text
 
 SIZE_LIMIT = 5_000_000  # bytes; real configs have a few kilobytes
 STORAGE = ("quantization_config", "compression_config")  # how released weights are stored, not how they are trained
@@ -29,7 +30,7 @@ def load_config(path: str | Path) -> dict[str, Any]:
     """The object in ``path``, a ``config.json`` or a folder that contains one. Raises InputError, one line."""
     file = Path(path)
     file = file / "config.json" if file.is_dir() else file
-    text = _read_text(file)
+    text = read_text(file, "a config.json", SIZE_LIMIT)
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
@@ -166,16 +167,3 @@ def _copies(outer: Fields, text: Fields) -> list[str]:
 
 def _storage(config: dict[str, Any]) -> list[str]:
     return [f"{name} (released weights' storage)" for name in STORAGE if config.get(name)]
-
-
-def _read_text(file: Path) -> str:
-    try:
-        if not file.is_file():
-            raise InputError(f"{file}: no such file")
-        if file.stat().st_size > SIZE_LIMIT:
-            raise InputError(f"{file}: larger than {SIZE_LIMIT // 1_000_000} MB, not a config.json")
-        return file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not a text file in UTF-8") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from None

@@ -40,7 +40,10 @@ def lengths_named(text: str, folders: tuple[str, ...] = ()) -> tuple[Histogram, 
     if path.suffix.lower() in SUFFIXES or "/" in text:
         if not is_there(path):
             raise InputError(f"--lengths {text}: no such file")
-        status = path.stat()
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise InputError(f"--lengths {text}: cannot be read: {error.strerror}") from None
         return _of_file(str(path.absolute()), status.st_mtime_ns, status.st_size), text
     try:
         record = load.record("lengths", text, folders)

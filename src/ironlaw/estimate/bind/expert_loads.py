@@ -21,7 +21,7 @@ from ironlaw.errors import InputError, QuestionError, UnknownNameError, ValueRan
 from ironlaw.estimate.layer.counts import visited
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.uneven import ExpertLoad, Loads
-from ironlaw.files import is_there, read_json, read_text
+from ironlaw.files import is_there, read_csv, read_json
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 
@@ -68,7 +68,7 @@ def table_of(given: Any, experts: int, layers: int, name: str, folders: tuple[st
     published, path = load.names("expert-loads", folders), Path(given)
     if given in published:
         return _published(given, experts, layers, folders), given
-    if not is_there(path):
+    if not is_there(path, follow=False):
         raise UnknownNameError(FLAG, given, (*defaults.EXPERT_LOADS, *published))
     return _checked(_rows_of_file(path), experts, layers, name, str(path)), path.name
 
@@ -110,10 +110,7 @@ def _rows_of_file(path: Path) -> list[Any]:
         if not isinstance(tree, list):
             raise InputError(f"{path}: no list of loads: a list for each layer, or an object with the key loads")
         return tree
-    import csv
-    import io
-
-    lines = [row for row in csv.reader(io.StringIO(read_text(path, "file of expert loads", FILE_LIMIT))) if any(row)]
+    lines = [row for _, row in read_csv(path, "a file of expert loads", FILE_LIMIT) if any(row)]
     heading = [cell.strip().lower() for cell in lines[0]] if lines else []
     if "expert" not in heading:
         return [list(row) for row in lines]

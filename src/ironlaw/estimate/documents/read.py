@@ -29,9 +29,9 @@ def read_file(path: Path) -> Histogram:
     """The distribution of lengths in a file; InputError names the file, the line and the value that is wrong."""
     suffix = path.suffix.lower()
     if suffix == ".json":
-        rows = _of_json(read_json(path, "lengths", MOST_BYTES), str(path))
+        rows = _of_json(read_json(path, "a lengths file", MOST_BYTES), str(path))
     else:
-        lines = read_text(path, "lengths file", MOST_BYTES).splitlines()
+        lines = read_text(path, "a lengths file", MOST_BYTES).splitlines()
         rows = _of_jsonl(lines, str(path)) if suffix == ".jsonl" else _of_lines(lines, str(path))
     return histogram_of(rows, str(path))
 

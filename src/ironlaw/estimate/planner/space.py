@@ -128,7 +128,7 @@ def _read_space(path: str | None) -> Space:
     file = Path(os.path.expanduser(path)) if path else Path(__file__).parent / "spaces" / "default.toml"
     if path and "/" not in path and not file.suffix and not is_there(file):
         file = Path(__file__).parent / "spaces" / f"{path}.toml"
-    table = read_toml(file, "space file")
+    table = read_toml(file, "a space file")
     title = table.pop("title", file.stem)
     return Space(
         str(title), {axis: _check_values(axis, value, file.name) for axis, value in table.items()}, own=path not in (None, "default")

@@ -108,7 +108,7 @@ def _patterns(more: tuple[Path, ...]) -> tuple[list[Pattern], list[Pattern]]:
         try:
             state = path.stat()
             patterns = _read(path, (state.st_mtime_ns, state.st_size))
-        except OSError:
+        except (OSError, ValueError):
             patterns = read_patterns(path)  # raises the error that explains it
         kernels += patterns[0]
         operators += patterns[1]

@@ -1,6 +1,6 @@
 """Open untrusted files within limits of size and time.
 
-Traces, logs and snapshots come from other machines. Every file is opened here: plain or compressed, recognised by its first bytes,
+Traces, logs and snapshots come from other machines. Every file is read here: plain or compressed, recognised by its first bytes,
 streamed, with a limit on its unpacked size. Every fault of a file is an InputError of one line. The readers of gzip and zstd are written
 by hand, because those of the standard library have no limit on the unpacked size.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import time
 import zlib
 from collections.abc import Iterator
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ironlaw.errors import InputError
+from ironlaw.files import CHUNK, open_file
 
 GIB = 1 << 30
 UNPACKED = 16 * GIB  # a trace of 1 GB is large
 RATIO = 300  # traces are packed 10 to 30 times, zeros up to 1032 times
 RATIO_FROM = 64 << 20  # a small file may have any ratio
-CHUNK = 1 << 18
 PIECE = 1 << 15  # fed at a time: its rest is copied once per member, and a hostile file has a member every 20 bytes
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -37,7 +36,7 @@ def open_bytes(path: str | Path, most: int = UNPACKED) -> BinaryIO:
 
     ``most`` limits the unpacked bytes. Reading raises InputError if the file is truncated, corrupt or a zip bomb.
     """
-    file = _regular(path)
+    file = open_file(path)
     try:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
@@ -101,26 +100,6 @@ class Deadline:
         """Raise InputError if the time limit is over."""
         if self.passed:
             raise InputError(f"{self.path}: not read within {self.seconds:g} s; cut the file to fewer steps")
-
-
-def _regular(path: str | Path) -> io.BufferedReader:
-    """Open ``path`` if it is a regular file. The check follows the opening, so the file cannot be swapped in between."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    try:
-        number = os.open(path, flags)  # non-blocking: a FIFO without a writer would never open
-    except ValueError as error:  # a NUL in the name
-        raise InputError(f"{str(path)!r}: not the name of a file: {error}") from error
-    except OSError as error:
-        if Path(path).is_dir():
-            raise InputError(f"{path}: a folder, not a file") from error
-        raise InputError(f"{path}: cannot be opened: {error.strerror or error}") from error
-    mode = os.fstat(number).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(number)
-        kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"))
-        kind = next((name for test, name in kinds if test(mode)), "device")
-        raise InputError(f"{path}: a {kind}, not a file; save its output to a file")
-    return io.BufferedReader(io.FileIO(number, "rb"), CHUNK)
 
 
 class _Gzip:

@@ -61,6 +61,8 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
     files: list[Path] = []
     skipped: list[str] = []
     for path in map(Path, paths):
+        if "\0" in str(path):
+            raise InputError(f"{str(path)!r}: not the name of a file")
         if not path.is_dir():
             files.append(path)
             continue

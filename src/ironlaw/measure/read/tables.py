@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.errors import InputError
+from ironlaw.files import open_file
 from ironlaw.measure.events import NONE
 from ironlaw.measure.read.limits import Deadline, open_bytes, printable
 
@@ -46,7 +47,7 @@ class Database:
         with open_bytes(path) as stream:  # a folder, a FIFO or an empty file gives a clear error there
             if stream.read(len(MAGIC)) != MAGIC:
                 raise InputError(f"{path}: not an SQLite database; give a file from `nsys export --type sqlite`")
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise InputError(f"{path}: a compressed SQLite database; unpack it")
         self.allowed: set[str] = {"sqlite_master"}

@@ -9,6 +9,7 @@ from typing import Any
 import tomli
 
 from ironlaw.errors import InputError
+from ironlaw.files import read_shipped
 from ironlaw.measure.read.limits import open_bytes
 
 DATA = Path(__file__).parents[1] / "data"
@@ -18,7 +19,7 @@ MOST = 1 << 20  # bytes of a user's file; the largest shipped one has 30 KB
 @cache
 def shipped(name: str) -> dict[str, Any]:
     """The table of a file in ``data/``; callers must not change it."""
-    return tomli.loads((DATA / name).read_text(encoding="utf-8"))
+    return tomli.loads(read_shipped(DATA / name))
 
 
 def read_user_file(path: str | Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ironlaw.files import read_shipped
 from ironlaw.measure.read.toml import DATA, shipped
 
 HERE = Path(__file__).parents[1]
@@ -221,7 +222,7 @@ def literals() -> frozenset[str]:
     texts: set[str] = set()
     for room in ROOMS:
         for path in sorted((HERE.parent / room).rglob("*.py")):
-            tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            tree = ast.walk(ast.parse(read_shipped(path)))
             for node in tree:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     texts.add(node.value)

@@ -18,6 +18,7 @@ from statistics import fmean, median
 from typing import Any
 
 from ironlaw.errors import InputError, quote
+from ironlaw.files import open_file
 from ironlaw.measure.read.limits import blocks, open_bytes
 
 MOST_BYTES = 64 << 20  # of a diagnosis; 64 ranks and 1000 steps take a tenth of it
@@ -280,9 +281,7 @@ def _valid_digest(text: Any) -> str | None:
 def _file_digest(path: str) -> str | None:
     """The sha256 of a file; None where it cannot be read."""
     try:
-        if not Path(path).is_file():
-            return None
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):
+    except (OSError, InputError):
         return None

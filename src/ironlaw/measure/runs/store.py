@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
+from ironlaw.files import make_private
 from ironlaw.measure.runs import saved_diagnosis
 from ironlaw.measure.runs.gate import Gate, gate
 from ironlaw.measure.runs.saved_diagnosis import Sample
@@ -287,7 +288,7 @@ def _prepare_file(path: Path, make: bool) -> None:
         raise InputError(f"{path}: not a file; a store is one SQLite file")
     if make and not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # empty: the first writer creates the tables
+        make_private(path)  # empty: the first writer creates the tables
 
 
 def _connect(path: Path, write: bool) -> _Database:

@@ -60,7 +60,7 @@ class Reservation:
 def read_reservation(values: Mapping[str, Any], folders: tuple[str, ...]) -> Reservation:
     """The jobs of the file on the pools of the options, or of the file."""
     path = Path(os.path.expanduser(values["jobs"]))
-    table = read_toml(path, "file of jobs")
+    table = read_toml(path, "a file of jobs")
     where = path.name
     for name in table:
         if name not in FILE_FIELDS:

@@ -148,7 +148,7 @@ def read_list(name: str) -> dict[str, Any]:
     path = shipped if is_there(shipped) else Path(os.path.expanduser(name))
     if path.suffix != ".toml":
         raise UnknownNameError("--census", name, CENSUSES, more="or a TOML file of operators")
-    listed = read_toml(path, "list of operators")
+    listed = read_toml(path, "a list of operators")
     where = path.name
     if not isinstance(listed.get("operators"), list) or not listed["operators"]:
         raise InputError(f"{where} lists no operators: operators = [{{ operator = ..., shape = [...] }}, ...]")

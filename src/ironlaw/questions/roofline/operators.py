@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
+from ironlaw.files import read_csv, with_headers
 from ironlaw.law import flops, masks, traffic
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.options import duration, whole
@@ -144,22 +143,19 @@ COLUMNS = ("name", "operator", "shape", "dtype", "count", "measured")
 
 def read_operators(path: str, values: Mapping[str, Any]) -> list[Operator]:
     """The operators of a CSV file, one a line: ``operator`` and ``shape`` as on the command line, the shape joined by x."""
-    try:
-        with Path(os.path.expanduser(path)).open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV text file'}") from None
-    operators = [_read_line(line, values, f"line {number} of {path}") for number, line in enumerate(lines, 2)]
+    lines = read_csv(os.path.expanduser(path), "a file of operators")
+    headers = [header.strip().lower() for header in lines[0][1]] if lines else []
+    operators = [_read_line(with_headers(headers, cells), values, f"line {number} of {path}") for number, cells in lines[1:]]
     if not operators:
         raise InputError(f"{path}: no operators; the columns are {', '.join(COLUMNS)}")
     return operators
 
 
-def _read_line(line: Mapping[Any, Any], values: Mapping[str, Any], where: str) -> Operator:
+def _read_line(line: Mapping[str, str], values: Mapping[str, Any], where: str) -> Operator:
     """The operator of one line of a CSV file."""
-    given = {str(key).strip().lower(): value.strip() for key, value in line.items() if isinstance(value, str) and value.strip()}
-    for key in (str(key).strip().lower() for key in line):
-        if key not in COLUMNS:
+    given = {key: value for key, value in line.items() if value}
+    for key in line:
+        if key not in COLUMNS and (key or line[key]):
             raise UnknownNameError("column", key, COLUMNS, where)
     kind = given.get("operator", "")
     if kind not in OPERATORS:

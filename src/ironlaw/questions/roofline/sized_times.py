@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.errors import InputError, UnknownNameError, ValueRangeError
+from ironlaw.files import read_csv, with_headers
 from ironlaw.question.options import duration, positive
 
 COLUMNS = ("size", "time", "p99", "allocated", "reserved")
 FORM = "SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]], such as 1:10ms,1.5:14ms, or a CSV file with columns size and time"
-MOST_LINES = 1_000_000  # of a CSV file
+MOST_BYTES = 64_000_000  # of a CSV file
 
 
 @dataclass(frozen=True)
@@ -43,20 +42,19 @@ def read_sized_times(value: Any, flag: str) -> tuple[SizedTimes, ...]:
 
 def _merge(points: Iterable[SizedTimes]) -> tuple[SizedTimes, ...]:
     """One entry for each size: all its times, and the highest of its peaks."""
-    by_size: dict[float, SizedTimes] = {}
+    by_size: dict[float, list[SizedTimes]] = {}
     for point in points:
-        known = by_size.get(point.size)
-        if known is None:
-            by_size[point.size] = point
-            continue
-        by_size[point.size] = replace(
-            known, times=known.times + point.times, p99=_highest(known.p99, point.p99),
-            allocated=_highest(known.allocated, point.allocated), reserved=_highest(known.reserved, point.reserved),
-        )  # fmt: skip
-    return tuple(by_size[size] for size in sorted(by_size))
+        by_size.setdefault(point.size, []).append(point)
+    return tuple(
+        SizedTimes(
+            size, tuple(time for point in same for time in point.times), _highest(point.p99 for point in same),
+            _highest(point.allocated for point in same), _highest(point.reserved for point in same),
+        )
+        for size, same in sorted(by_size.items())
+    )  # fmt: skip
 
 
-def _highest(*values: float | None) -> float | None:
+def _highest(values: Iterable[float | None]) -> float | None:
     """The highest of the values that are known."""
     return max((value for value in values if value is not None), default=None)
 
@@ -85,19 +83,14 @@ def _checked(point: SizedTimes, where: str) -> SizedTimes:
 
 def _read_file(path: str, flag: str) -> list[SizedTimes]:
     """The lines of a CSV file: columns size and time; p99, allocated and reserved where they were recorded."""
-    try:
-        with Path(os.path.expanduser(path)).open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for line, _ in zip(csv.DictReader(file), range(MOST_LINES + 1), strict=False)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{flag} {path}: {getattr(error, 'strerror', None) or 'not a CSV text file'}") from None
-    if len(lines) > MOST_LINES:
-        raise InputError(f"{flag} {path}: more than {MOST_LINES:,} lines")
-    return [_read_line(line, f"line {number} of {path}") for number, line in enumerate(lines, 2)]
+    lines = read_csv(os.path.expanduser(path), f"the file of {flag}", MOST_BYTES)
+    headers = [header.strip().lower() for header in lines[0][1]] if lines else []
+    return [_read_line(with_headers(headers, cells), f"line {number} of {path}") for number, cells in lines[1:]]
 
 
-def _read_line(line: Mapping[Any, Any], where: str) -> SizedTimes:
+def _read_line(line: Mapping[str, str], where: str) -> SizedTimes:
     """One line of a CSV file."""
-    given = {str(key).strip().lower(): value.strip() for key, value in line.items() if isinstance(value, str) and value.strip()}
+    given = {key: value for key, value in line.items() if value}
     for key in given:
         if key not in COLUMNS:
             raise UnknownNameError("column", key, COLUMNS, where)

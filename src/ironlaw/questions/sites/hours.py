@@ -73,7 +73,7 @@ def _read_hourly(name: str, hourly: Mapping[str, Sourced]) -> Profile:
 def read_profile(path: Path) -> Profile:
     """The mean of every hour of the day from a CSV file: the last column of 24 lines, or of whole days of hours, from 0:00 UTC on."""
     numbers: list[float] = []
-    for at, line in enumerate(read_text(path, "carbon profile").splitlines(), 1):
+    for at, line in enumerate(read_text(path, "a carbon profile").splitlines(), 1):
         cell = line.rpartition(",")[2].strip()
         if not cell or line.startswith("#"):
             continue

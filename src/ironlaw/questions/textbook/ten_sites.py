@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.files import read_shipped
 from ironlaw.law import collectives, cost, energy, flops, overlap, run, scaling, states, wide_area
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf, total
@@ -110,7 +111,7 @@ class Training:
 
 def study(folders: tuple[str, ...] = ()) -> Answer:
     """The printed and the corrected table of communication and the table of latency, a row for each batch."""
-    inputs = tomllib.loads(INPUTS.read_text(encoding="utf-8"))
+    inputs = tomllib.loads(read_shipped(INPUTS))
     peak = load.record("accelerators", inputs.pop("accelerator"), folders).peak["bf16"].value
     asked = Study(peak=peak, **inputs)
     runs = [asked.training(float(batch), asked.communication["tokens"]) for batch in asked.batches]

@@ -8,11 +8,12 @@ from typing import Any
 
 from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Source, Sourced, make_sourced
+from ironlaw.files import read_shipped
 
 
 def read_numbers(name: str) -> tuple[dict[str, Any], dict[str, Source]]:
     """The TOML file of a table, and its sources by key."""
-    numbers = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+    numbers = tomllib.loads(read_shipped(Path(__file__).parent / f"{name}.toml"))
     sources = numbers.pop("sources")
     return numbers, {key: Source(key, s["title"], s["url"], str(s["read"]), s["grade"]) for key, s in sources.items()}
 
