@@ -7,7 +7,9 @@ import json
 import pytest
 
 import ironlaw
+from ironlaw.catalog import load
 from ironlaw.errors import IronlawError, QuestionError
+from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS, read_options
 from ironlaw.question.synonyms import ANSWERS, COMPUTED, SETTINGS, SPELLINGS, is_synonym, resolve
 
@@ -134,3 +136,38 @@ def test_an_option_of_the_verb_is_no_synonym(ask):
     """compare has its own --dp, lessons its own --table, roofline its own --batch."""
     status, _, err = ask("compare", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--dp", "4", "--three-roof", "as-printed")
     assert (status, err) == (0, "")
+
+
+def test_the_word_of_a_trainer_counts_what_the_trainer_counts(ask):
+    """TRL's per-device batch with DPO is pairs, of two sequences each; the page says both and which the trainer counts."""
+    same = (
+        "estimate",
+        "llama-3-8b",
+        "--on",
+        "h100-sxm",
+        "--gpus",
+        "8",
+        "--global-batch-size",
+        "128",
+        "--seq-len",
+        "1024",
+        "--framework",
+        "trl",
+    )
+    status, pairs, _ = ask(*same, "--objective", "dpo", "--per-device-train-batch-size", "8")
+    assert status == 0 and "micro-batch 8 pairs = 16 sequences (trl counts pairs)" in pairs
+    assert ask(*same, "--objective", "dpo", "--micro-batch-size", "16")[1] == pairs
+    alone = ask(*same, "--per-device-train-batch-size", "8", "--json")[1]
+    assert json.loads(alone)["plan"]["micro_batch_size"] == 8
+    megatron = ask(*same[:-1], "megatron", "--objective", "dpo", "--micro-batch-size", "16")[1]
+    assert "micro-batch 8 pairs = 16 sequences" in megatron and "counts pairs" not in megatron
+    status, _, err = ask(*same, "--objective", "dpo", "--per-device-train-batch-size", "many")
+    assert status == 2 and err.count("\n") == 1 and "per-device-train-batch-size" in err
+
+
+def test_examples_have_as_many_sequences_as_the_records_of_objectives_say(ask):
+    assert {name: load.record("objectives", name).sequences for name in load.names("objectives")} == defaults.SEQUENCES_OF_AN_EXAMPLE
+    status, _, err = ask(
+        "estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--objective", "mine", "--per-device-train-batch-size", "8"
+    )
+    assert status == 2 and err.count("\n") == 1 and "write --micro-batch-size, in sequences" in err

@@ -58,6 +58,9 @@ SPELLINGS: dict[str, tuple[str, ...]] = {  # option: other names of it
     "margin": ("memory_margin",),
 }  # fmt: skip
 
+# names that count examples of the objective, as the trainers that have them do: with --objective dpo pairs of two sequences
+OF_EXAMPLES = ("per_device_train_batch_size", "per_device_batch_size", "train_micro_batch_size_per_gpu")
+
 SETTINGS: dict[str, dict[str, Any]] = {  # switches of other tools: what they set; a default where the option itself is given
     **{name: {"precision": name} for name in ("fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")},
     "zero1": {"zero": 1}, "zero2": {"zero": 2}, "zero3": {"zero": 3},
@@ -150,7 +153,7 @@ def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = la
     for name, value in others:
         if name in ANSWERS:
             raise QuestionError(f"{write(name)} {ANSWERS[name]}")
-        for option, meant in _meanings(name, value).items():
+        for option, meant in _meanings(name, _in_sequences(name, value, given, write)).items():
             if option in options and name in SETTINGS and option == "lora_rank":
                 continue  # the rank of --lora is a default
             if option in options and str(options[option]) != str(meant):
@@ -169,6 +172,21 @@ def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = la
         name, value = computed["gradient_accumulation_steps"]
         options |= _batch_of_steps(units.parse_whole(value, write(name)), ranks, options, write(name))
     return options
+
+
+def _in_sequences(name: str, value: Any, given: Mapping[str, Any], write: Writer) -> Any:
+    """A micro-batch in sequences: the trainers whose word ``name`` is count examples, which have two sequences with some objectives.
+
+    >>> resolve({"per_device_train_batch_size": 8, "objective": "dpo"}, ["micro_batch_size", "objective"])
+    {'objective': 'dpo', 'micro_batch_size': 16.0}
+    """
+    objective = given.get("objective")
+    if name not in OF_EXAMPLES or objective is None:
+        return value
+    sequences = defaults.SEQUENCES_OF_AN_EXAMPLE.get(str(objective).strip().lower())
+    if sequences is None:
+        raise QuestionError(f"{write(name)} counts examples of --objective {objective}: write {write('micro_batch_size')}, in sequences")
+    return value if sequences == 1 else sequences * units.parse_whole(value, write(name))
 
 
 def _meanings(name: str, value: Any) -> dict[str, Any]:

@@ -121,11 +121,22 @@ def _objective_line(group: Group, plan: dict[str, Any]) -> str:
     words = [f"objective: {job.objective.name}"]
     if job.objective.sequences > 1:
         words.append(f"{plan['global_batch_size'] / job.objective.sequences:,.0f} examples of {job.objective.sequences} sequences a step")
+        words.append(_examples_of_a_micro_batch(group, plan))
     if job.teacher is not None:
         words.append(f"teacher {job.teacher.title}")
     elif job.objective.reference_passes:
         words.append("reference computed before the run" if job.precomputed_reference else "a frozen reference runs beside it")
     return ", ".join(words)
+
+
+def _examples_of_a_micro_batch(group: Group, plan: dict[str, Any]) -> str:
+    """A micro-batch in examples and in sequences, and which of them the trainer counts."""
+    job = group.job
+    assert job.objective is not None
+    what = "pairs" if job.objective.sequences == 2 else "examples"
+    examples = plan["micro_batch_size"] / job.objective.sequences
+    words = f"micro-batch {examples:,.3g} {what} = {plan['micro_batch_size']:,} sequences"
+    return f"{words} ({job.framework.name} counts {what})" if job.framework.counts_examples else words
 
 
 def _by_6n(group: Group, rates: dict[str, Any]) -> str:
