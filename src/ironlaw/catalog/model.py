@@ -18,7 +18,7 @@ class LayerGroup(Schema):
     """Layers of a model that are alike; a size of 0 is the model's."""
 
     count: int
-    mixer: str = "attention"  # attention | compressed | cross | linear | kda | lightning | mamba | mamba_1 | none
+    mixer: str = "attention"  # attention | compressed | cross | linear | kda | lightning | mamba | mamba_1 | conv | none
     mlp: str = "dense"  # dense | routed | none
     num_attention_heads: int = 0
     num_key_value_heads: int = 0

@@ -184,6 +184,23 @@ def lightning(hidden_size, linear_num_value_heads, linear_key_head_dim):
     return on_domain(5.0 * hidden_size * heads * width + heads * width, (hidden_size, heads, width), ())
 
 
+def short_convolution(hidden_size, conv_kernel):
+    """Gated short convolution of one layer: ``4 h h + h c``, three projections in, one out, and a filter for each channel.
+
+    Parameters
+        hidden_size [1] > 0    width h of the residual stream, and channels
+        conv_kernel [1] > 0    tokens c the convolution covers
+    Returns      ndarray, parameters [parameter], shape of the broadcast inputs
+    Source:      Liquid AI, LFM2, 2025, matrix by matrix as huggingface/transformers stores it, modeling_lfm2.py, Lfm2ShortConv,
+                 https://github.com/huggingface/transformers (read 2026-11-27)
+    Leaves out:  biases of the projections and of the convolution
+    >>> float(short_convolution(2048, 3))  # a layer of LFM2 1.2B: 2048 x 6144, 2048 x 2048, 2048 x 3
+    16783360.0
+    """
+    hidden_size, kernel = floats(hidden_size, conv_kernel)
+    return on_domain(4.0 * hidden_size * hidden_size + hidden_size * kernel, (hidden_size, kernel), ())
+
+
 def mamba_1(hidden_size, mamba_intermediate_size, ssm_state_size, time_step_rank, conv_kernel, mamba_norms):
     """Mixer of a Mamba-1 layer: ``mamba_1_matmul + i (c + 1) + i + i n + i + mamba_norms (r + 2 n)``, without the norm in front of it.
 

@@ -166,7 +166,7 @@ def latent_attention(hidden_size, num_attention_heads, q_lora_rank, kv_lora_rank
         q_lora_rank [1] >= 0           width of the queries' latent; 0: queries come from one full matrix, without a norm
         kv_lora_rank [1] > 0           width of the latent that keys and values share
         qk_nope_head_dim [1] > 0       part of a query or key without position
-        qk_rope_head_dim [1] > 0       part with rotary position; the key's is shared by the heads
+        qk_rope_head_dim [1] >= 0      part with rotary position; the key's is shared by the heads
         v_head_dim [1] > 0             width of one head's value
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      DeepSeek-AI, DeepSeek-V2, 2024, section 2.1 and appendix C, https://arxiv.org/abs/2405.04434
@@ -193,7 +193,7 @@ def latent_attention_matmul(hidden_size, num_attention_heads, q_lora_rank, kv_lo
         q_lora_rank [1] >= 0           width of the queries' latent; 0: queries come from one full matrix
         kv_lora_rank [1] > 0           width of the latent that keys and values share
         qk_nope_head_dim [1] > 0       part of a query or key without position
-        qk_rope_head_dim [1] > 0       part with rotary position; the key's is shared by the heads
+        qk_rope_head_dim [1] >= 0      part with rotary position; the key's is shared by the heads
         v_head_dim [1] > 0             width of one head's value
     Returns      ndarray, parameters [parameter], shape of the broadcast inputs
     Source:      DeepSeek-AI, DeepSeek-V2, 2024, section 2.1 and appendix C, https://arxiv.org/abs/2405.04434
@@ -206,8 +206,8 @@ def latent_attention_matmul(hidden_size, num_attention_heads, q_lora_rank, kv_lo
     wide = heads * (nope + rope)
     queries = np.where(q_rank > 0.0, q_rank * (hidden_size + wide), hidden_size * wide)
     keys_and_values = hidden_size * (kv_rank + rope) + kv_rank * heads * (nope + value_dim)
-    value = np.where(q_rank >= 0.0, queries + keys_and_values + heads * value_dim * hidden_size, np.nan)
-    return _on_domain(value, (hidden_size, heads, kv_rank, nope, rope, value_dim), ())
+    value = np.where((q_rank >= 0.0) & (rope >= 0.0), queries + keys_and_values + heads * value_dim * hidden_size, np.nan)
+    return _on_domain(value, (hidden_size, heads, kv_rank, nope, value_dim), ())
 
 
 def indexer_matmul(hidden_size, q_lora_rank, index_n_heads, index_head_dim):

@@ -205,6 +205,19 @@ def read(name, change=None):
     return model_from_config(config | (change or {}), f"{name}.json", name)
 
 
+def test_minicpm_with_and_without_experts():
+    """MiniCPM 2B by hand: 40 layers of 4 x 2304^2 + 3 x 2304 x 5760 and two norms; 8 experts have 7 more MLPs and a router."""
+    config = {
+        "model_type": "minicpm", "hidden_size": 2304, "num_hidden_layers": 40, "num_attention_heads": 36, "num_key_value_heads": 36,
+        "intermediate_size": 5760, "vocab_size": 122753, "max_position_embeddings": 4096, "scale_emb": 12, "dim_model_base": 256,
+        "scale_depth": 1.4,
+    }  # fmt: skip
+    dense = 40 * (4 * 2304**2 + 3 * 2304 * 5760 + 2 * 2304) + 2304 + 122753 * 2304
+    assert float(total_parameters(model_from_config(config, "config.json", "x")[0])) == dense
+    mixture = model_from_config(config | {"num_experts": 8, "num_experts_per_tok": 2}, "config.json", "x")[0]
+    assert float(total_parameters(mixture)) == dense + 40 * (7 * 3 * 2304 * 5760 + 8 * 2304)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_config_is_read(name):
     model, left_out = read(name)

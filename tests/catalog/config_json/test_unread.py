@@ -121,9 +121,28 @@ def test_the_outer_file_says_whether_embeddings_are_tied(outer):
     assert f"text_config.tie_word_embeddings {not outer} (the outer field, {outer}, counts, as in transformers 5)" in left_out
 
 
-def test_an_unknown_type_is_refused_with_the_nearest_names():
-    with pytest.raises(UnsupportedError, match=r"unknown model_type 'llama5'; nearest known: .*llama"):
-        model_from_config(LLAMA | {"model_type": "llama5"}, "config.json", "x")
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("llama", {}, "llama has all its fields"),
+        ("llama", {"num_memory_experts": 8}, "nearest to llama, which does not have 'num_memory_experts' = 8"),
+        ("families/dots.llm1", {"engram_size": 4}, "nearest to dots1, which does not have 'engram_size' = 4"),
+        ("towers/qwen3-vl-8b", {}, "qwen3_vl_text has all its fields"),
+    ],
+)
+def test_an_unknown_type_is_refused_with_the_family_that_comes_nearest(name, change, says):
+    """The type's name has two more letters, so that it is the file's fields that are told apart."""
+    config = LLAMA if name == "llama" else load_config(CONFIGS / f"{name}.json")
+    place = "text_config" if "text_config" in config else ""
+    text = config[place] if place else config
+    changed = text | change | {"model_type": f"x{text['model_type']}x"}
+    with pytest.raises(UnsupportedError, match=says):
+        model_from_config({**config, place: changed} if place else changed, "config.json", "x")
+
+
+def test_a_type_whose_parts_no_family_has_is_refused():
+    with pytest.raises(UnsupportedError, match="no family reads its fields"):
+        model_from_config({"model_type": "x", "hidden_size": 8}, "config.json", "x")
 
 
 @pytest.mark.parametrize(

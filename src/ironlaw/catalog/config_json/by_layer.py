@@ -17,6 +17,7 @@ from ironlaw.catalog.config_json.shared import (
     layer_kinds,
     llama_fields,
     routed,
+    sizes_by_layer,
     with_llama_names,
 )
 from ironlaw.catalog.model import LayerGroup
@@ -108,10 +109,12 @@ def gemma4(f: Fields) -> Kwargs:
     f.ignore("num_global_key_value_heads")
     mixture = f.flag("enable_moe_block", False)
     mlp: Kwargs = {"mlp": "routed"} if mixture else {}
+    by_layer = sizes_by_layer(f, "num_key_value_heads", "head_dim", "intermediate_size")
+    wider = fields["head_dim"] if f.config.get("per_layer_config") is not None else 512
     global_layer = {
         "num_attention_heads": heads,
         "num_key_value_heads": global_kv_heads,
-        "head_dim": f.size("global_head_dim", default=512),
+        "head_dim": f.size("global_head_dim", default=wider),
         "attention_k_eq_v": keys_are_values,
     } | mlp
     local_layer = {"sliding_window": f.size("sliding_window", default=512)} | mlp
@@ -141,7 +144,7 @@ def gemma4(f: Fields) -> Kwargs:
             "vocab_size_per_layer_input": f.size("vocab_size_per_layer_input", default=fields["vocab_size"]) if second else 0,
             "layer_groups": group_layers(
                 [
-                    (global_layer if kind == "full_attention" else local_layer) | (reused if i >= layers - shared else {})
+                    (global_layer if kind == "full_attention" else local_layer) | (reused if i >= layers - shared else {}) | by_layer[i]
                     for i, kind in enumerate(listed)
                 ]
             ),

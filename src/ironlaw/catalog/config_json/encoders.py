@@ -7,6 +7,7 @@ with the MLP. The encoder is the Model's tower.
 from __future__ import annotations
 
 from ironlaw.catalog.config_json.fields import Fields
+from ironlaw.catalog.config_json.llama import llama
 from ironlaw.catalog.config_json.shared import Kwargs, activation, multi_head
 from ironlaw.catalog.config_json.towers import audio_encoder
 from ironlaw.catalog.model import LayerGroup, Tower, TowerProduct
@@ -214,3 +215,25 @@ def _decoder(layers: int) -> Kwargs:
     """Layers of a decoder: each attends to its sequence, then across, then has an MLP."""
     groups = (LayerGroup(count=layers, mlp="none"), LayerGroup(count=layers, mixer="cross"))
     return {"num_hidden_layers": 2 * layers, "layer_groups": groups}
+
+
+def eurobert(f: Fields) -> Kwargs:
+    """EuroBERT: layers of Llama that see all tokens, and an output layer of its own."""
+    f.ignore("classifier_pooling")
+    return llama(f) | {"bidirectional": True}
+
+
+def nomic_bert(f: Fields) -> Kwargs:
+    """Nomic BERT: BERT with rotary positions, gated MLPs and no biases in its layers."""
+    width, heads = f.size("hidden_size"), f.size("num_attention_heads")
+    f.ignore("head_dim")
+    if f.size("head_dim", default=width // heads) != width // heads:
+        raise f.refuse("head_dim", "Nomic BERT with heads of another width")
+    no_biases = dict.fromkeys(BIASES, False)
+    types = f.size("type_vocab_size", default=2) * width
+    return _post_norm(f, width) | no_biases | {"position_embedding": "rope", "gated_mlp": True, "other_parameters": types}
+
+
+def jina_v3(f: Fields) -> Kwargs:
+    """Jina Embeddings v3 without its adapters: RoBERTa with rotary positions."""
+    return roberta(f) | {"position_embedding": "rope"}

@@ -232,3 +232,141 @@ def bamba(f: Fields) -> Kwargs:
     layer_sizes = [_mixer(kind) for kind in listed]
     fields = llama_fields(f, tie=False) | attention_bias(f) | {"mlp_bias": f.flag("mlp_bias", False)}
     return fields | _granite_mamba(f, layer_sizes) | {"layer_groups": group_layers(layer_sizes)}
+
+
+def falcon_h1(f: Fields) -> Kwargs:
+    """Falcon-H1: in each layer attention and Mamba-2 read one norm, an MLP follows; a Model counts two layers."""
+    layers = f.size("num_hidden_layers")
+    for name in ("projectors_bias", "mamba_proj_bias", "mlp_bias"):
+        if f.flag(name, False):
+            raise f.refuse(name, "Falcon-H1 with biases in its projections")
+    if not f.flag("mamba_conv_bias", True):
+        raise f.refuse("mamba_conv_bias", "a convolution without bias")
+    f.ignore("mamba_chunk_size", "mamba_expand", "mamba_d_head", "mamba_norm_before_gate", "mamba_use_mlp", "mlp_expansion_factor")
+    f.ignore("attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers")
+    f.ignore("mlp_multipliers", "lm_head_multiplier")
+    fields = llama_fields(f, tie=False)
+    heads, hidden = f.size("mamba_n_heads", default=128), fields["hidden_size"]
+    inner = f.size("mamba_d_ssm", default=f.size("mamba_expand", default=2) * hidden)
+    normed = f.flag("mamba_rms_norm", False)
+    f.left_out.append(f"num_hidden_layers {layers} (each counts as two: attention, then Mamba-2 with the MLP)")
+    return (
+        fields
+        | attention_bias(f)
+        | {
+            "num_hidden_layers": 2 * layers,
+            "mamba_num_heads": heads,
+            "mamba_head_dim": inner // heads,
+            "ssm_state_size": f.size("mamba_d_state", default=256),
+            "mamba_n_groups": f.size("mamba_n_groups", default=1),
+            "conv_kernel": f.size("mamba_d_conv", default=4),
+            "other_parameters": -layers * (hidden + (0 if normed else inner)),  # one norm for both mixers, none behind the scan
+            "layer_groups": group_layers([{"mlp": "none"}] * layers + [{"mixer": "mamba"}] * layers),
+        }
+    )
+
+
+def olmo_hybrid(f: Fields) -> Kwargs:
+    """OLMo Hybrid: the gated delta rule in three layers of four, attention with norms of whole queries and keys in the fourth."""
+    f.ignore("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor", "linear_allow_neg_eigval")
+    fields = llama_fields(f, tie=False)
+    heads, hidden = fields["num_attention_heads"], fields["hidden_size"]
+    return (
+        fields
+        | attention_bias(f)
+        | _delta_sizes(f, key_heads=heads, value_heads=heads, key_width=int(0.75 * hidden / heads), value_width=int(1.5 * hidden / heads))
+        | {"qk_norm": True, "qk_norm_heads": True, "linear_attention_layers": _linear_layers(f)}
+    )
+
+
+def lara_mini(f: Fields) -> Kwargs:
+    """Lara 4 Mini: the gated delta rule, windows and full attention in turn, experts and a shared expert in every layer."""
+    f = f.with_defaults({"intermediate_size": f.size("moe_intermediate_size", default=512)})
+    mixers: dict[str, dict[str, Any]] = {
+        "linear_attention": {"mixer": "linear"},
+        "sliding_attention": {"sliding_window": f.size("sliding_window", default=512)},
+    }
+    listed = layer_kinds(f, "layer_types", (*mixers, "full_attention"))
+    if not listed:
+        raise f.missing("layer_types")
+    return (
+        llama_fields(f, tie=True, head_dim=128)
+        | attention_bias(f)
+        | _delta_sizes(f, key_heads=8, value_heads=16, key_width=128, value_width=128)
+        | routed(f, "num_experts", f.size("moe_intermediate_size", default=512), experts=128, per_token=4)
+        | {"qk_norm": True, "shared_expert_intermediate_size": f.size("shared_expert_intermediate_size", default=512)}
+        | {"layer_groups": group_layers([mixers.get(kind, {}) | {"mlp": "routed"} for kind in listed])}
+    )
+
+
+def _delta_sizes(f: Fields, key_heads: int, value_heads: int, key_width: int, value_width: int) -> Kwargs:
+    """The sizes of a gated delta rule; the numbers are the type's defaults."""
+    return {
+        "linear_num_key_heads": f.size("linear_num_key_heads", default=key_heads),
+        "linear_num_value_heads": f.size("linear_num_value_heads", default=value_heads),
+        "linear_key_head_dim": f.size("linear_key_head_dim", default=key_width),
+        "linear_value_head_dim": f.size("linear_value_head_dim", default=value_width),
+        "linear_conv_kernel_dim": f.size("linear_conv_kernel_dim", default=4),
+    }
+
+
+def lfm2(f: Fields) -> Kwargs:
+    """LFM2: gated short convolutions and attention with norms of queries and keys; the width of the MLP may be two thirds of the field."""
+    width = f.size("block_ff_dim", "intermediate_size")
+    f.ignore("full_attn_idxs", "block_multiple_of", "block_ffn_dim_multiplier", "block_norm_eps", "block_use_swiglu", "block_dim")
+    f.ignore("block_use_xavier_init", "block_mlp_init_scale", "block_out_init_scale", "conv_dim", "conv_dim_out", "conv_use_xavier_init")
+    f.ignore("block_auto_adjust_ff_dim", "conv_L_cache", "num_heads", "use_pos_enc", "theta")
+    if f.flag("block_auto_adjust_ff_dim", True):
+        multiple = f.size("block_multiple_of", default=256)
+        scaled = int(f.number("block_ffn_dim_multiplier") * int(2 * width / 3)) if _given(f, "block_ffn_dim_multiplier") else 2 * width // 3
+        width = -(-scaled // multiple) * multiple
+    f = f.with_values({"intermediate_size": width})
+    return _short_convolutions(f, _lfm_mixers(f, "full_attn_idxs"))
+
+
+def lfm3(f: Fields) -> Kwargs:
+    """LFM3: LFM2 with windows, a gate of one number a head, and norms before and behind both blocks."""
+    return _short_convolutions(f, _lfm_mixers(f, "")) | {
+        "attention_head_gate": f.flag("use_attention_gate", True),
+        "norms_per_layer": 4 if f.flag("use_sandwich_norm", True) else 2,
+    }
+
+
+def lfm2_moe(f: Fields) -> Kwargs:
+    """LFM2 with experts behind its first layers."""
+    mixers = _lfm_mixers(f, "full_attn_idxs")
+    dense = f.count("num_dense_layers", default=2)
+    sizes = [mixer | ({} if i < dense else {"mlp": "routed"}) for i, mixer in enumerate(mixers)]
+    return _short_convolutions(f, sizes) | routed(f, "num_experts", f.size("moe_intermediate_size"), experts=32, per_token=4)
+
+
+def _given(f: Fields, name: str) -> bool:
+    return f.config.get(name) is not None
+
+
+def _lfm_mixers(f: Fields, numbered: str) -> list[dict[str, Any]]:
+    """The mixer of each layer, from ``layer_types`` or from the numbers of the layers that attend."""
+    layers = f.size("num_hidden_layers")
+    listed = layer_kinds(f, "layer_types", ("conv", "full_attention", "sliding_attention"))
+    f.ignore(numbered, "sliding_window")
+    if not listed:
+        attending: Any = f.config.get(numbered)
+        if not isinstance(attending, list) or any(item not in range(layers) for item in attending):
+            raise f.missing("layer_types")
+        listed = ["full_attention" if i in attending else "conv" for i in range(layers)]
+    window = {"sliding_window": f.size("sliding_window")} if "sliding_attention" in listed else {}
+    mixers: dict[str, dict[str, Any]] = {"conv": {"mixer": "conv"}, "sliding_attention": window}
+    return [mixers.get(kind, {}) for kind in listed]
+
+
+def _short_convolutions(f: Fields, sizes: list[dict[str, Any]]) -> Kwargs:
+    """What LFM2 and LFM3 have in common."""
+    if f.flag("conv_bias", False):
+        raise f.refuse("conv_bias", "a short convolution with biases")
+    f = f.with_defaults({"tie_word_embeddings": f.config.get("tie_embedding", True)})
+    f.ignore("tie_embedding", "use_expert_bias", "routed_scaling_factor", "num_dense_layers")
+    return llama_fields(f, tie=True) | {
+        "qk_norm": True,
+        "conv_kernel": f.size("conv_L_cache", default=3),
+        "layer_groups": group_layers(sizes),
+    }

@@ -49,7 +49,9 @@ def qwen3(f: Fields) -> Kwargs:
 
 
 def gemma(f: Fields) -> Kwargs:
-    return llama_fields(f, tie=True, head_dim=256) | attention_bias(f) | {"hidden_act": "gelu"}
+    """Gemma; with ``use_bidirectional_attention`` (PaliGemma, EmbeddingGemma) every token sees all."""
+    both = {"bidirectional": f.flag("use_bidirectional_attention", False)}
+    return llama_fields(f, tie=True, head_dim=256) | attention_bias(f) | {"hidden_act": "gelu"} | both
 
 
 def gemma2(f: Fields) -> Kwargs:
@@ -257,3 +259,29 @@ def starcoder2(f: Fields) -> Kwargs:
 def vaultgemma(f: Fields) -> Kwargs:
     layers = f.size("num_hidden_layers")
     return gemma(f) | local_window(f, layers - layers // 2)
+
+
+def granite_swa(f: Fields) -> Kwargs:
+    """Granite with a sink for each head, and layers that see a window."""
+    return llama(f, tie=True) | _every_fourth_is_full(f) | {"attention_sinks": True}
+
+
+def _every_fourth_is_full(f: Fields) -> Kwargs:
+    """Windows of Granite: layer 0 sees all, and every fourth after it."""
+    layers = f.size("num_hidden_layers")
+    f.ignore("layer_rope_theta")
+    return local_window(f, layers - -(-layers // 4))
+
+
+def orion(f: Fields) -> Kwargs:
+    return llama_fields(f, tie=False) | {"norm": "layernorm"}
+
+
+def plain_nemotron(f: Fields) -> Kwargs:
+    """The language model of Cosmos 3 Edge: a plain MLP of squared ReLU, norms without biases."""
+    return llama(f, head_dim=128) | {"gated_mlp": False, "hidden_act": activation(f.text("hidden_act", default="relu2"))}
+
+
+def glm_ocr(f: Fields) -> Kwargs:
+    """GLM-OCR: GLM-4 with heads as wide as hidden size over heads."""
+    return llama_fields(f, tie=False) | {"query_key_value_bias": f.flag("attention_bias", False), "norms_per_layer": 4}

@@ -342,3 +342,58 @@ def arctic(f: Fields) -> Kwargs:
         | {"norms_per_layer": 3, "shared_expert_intermediate_size": f.size("hidden_size")}
         | routed(f, "num_local_experts", f.size("intermediate_size"), experts=128, per_token=2)
     )
+
+
+def cohere2_moe(f: Fields) -> Kwargs:
+    """Command A+: attention and experts read one norm, dense layers may stand at the front."""
+    inner = f.size("intermediate_size")
+    dense = f.size("prefix_dense_intermediate_size", default=inner)
+    f.ignore("prefix_dense_sliding_window_pattern", "shared_expert_combination_strategy")
+    return (
+        llama.cohere2(f.with_defaults({"head_dim": 128}))
+        | {"intermediate_size": dense}
+        | routed(f, "num_experts", inner, experts=8, per_token=2)
+        | dense_first(f)
+        | {"shared_expert_intermediate_size": f.count("num_shared_experts") * inner}
+    )
+
+
+def granite_moe_swa(f: Fields) -> Kwargs:
+    """Granite with experts, a sink for each head, and layers that see a window."""
+    return granite_moe(f) | {name: value for name, value in llama.granite_swa(f).items() if "window" in name or "sinks" in name}
+
+
+def deepseek_v1(f: Fields) -> Kwargs:
+    """DeepSeekMoE: grouped attention, experts of DeepSeek with a router that has no correction."""
+    return (
+        llama_fields(f, tie=False)
+        | attention_bias(f)
+        | routed(f, "n_routed_experts", f.size("moe_intermediate_size"))
+        | dense_first(f)
+        | shared_experts(f)
+    )
+
+
+def minicpm(f: Fields) -> Kwargs:
+    """MiniCPM, dense or with experts as wide as the dense MLP; its multipliers have no parameters."""
+    experts = routed(f, "num_experts", f.size("intermediate_size"), per_token=2) if f.count("num_experts") else {}
+    f.ignore("scale_emb")
+    return llama_fields(f, tie=True) | experts
+
+
+def ernie_vl_moe(f: Fields) -> Kwargs:
+    """The language model of ERNIE 4.5 VL: ``moe_intermediate_size`` lists the widths of experts for text and for images."""
+    widths: Any = f.config.get("moe_intermediate_size")
+    if isinstance(widths, list):
+        if len(widths) != 2 or not all(isinstance(width, int) and width > 0 for width in widths):
+            raise f.wrong("moe_intermediate_size", "a list of two whole numbers above 0: experts for text, experts for images")
+        f.left_out.append(f"moe_intermediate_size {widths[1]} (experts for tokens of images)")
+        f = f.with_values({"moe_intermediate_size": widths[0]})
+    fields, dense = ernie_moe(f), dense_first(f)
+    return fields | ({} if f.config.get("mlp_layer_types") is None else dense) | {"router_bias": True}
+
+
+def qwen3_omni(f: Fields) -> Kwargs:
+    """The thinker of Qwen3-Omni: heads as wide as hidden size over heads, rounded down."""
+    heads = f.size("num_attention_heads", default=28)
+    return qwen3_moe(f.with_defaults({"head_dim": f.size("hidden_size") // heads}))

@@ -13,7 +13,7 @@ from ironlaw.catalog.config_json.fields import Fields
 from ironlaw.catalog.config_json.model_types import DENSE, ENCODER_DECODERS, ENCODERS, NOT_MODELLED, READERS, TWO_STACKS
 from ironlaw.catalog.config_json.unread import refuse_unread
 from ironlaw.catalog.model import Model, Tower
-from ironlaw.errors import InputError, UnsupportedError, nearest_names, quote
+from ironlaw.errors import InputError, UnsupportedError, quote
 from ironlaw.files import read_text
 
 SIZE_LIMIT = 5_000_000  # bytes; real configs have a few kilobytes
@@ -22,7 +22,7 @@ TEXT_CONFIGS = ("text_config", "llm_config", "language_config")
 FLAT = {"qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2"}  # type -> type of its language model, where the file has no text_config
 TOWERS = ("vision_config", "audio_config", "speech_config")
 # fields beside text_config that say how towers and projectors feed the language model begin with one of these words
-_OF_TOWERS = "audio downsample image media mm multimodal projector select spatial speech video vision visual vit "
+_OF_TOWERS = "audio downsample image media mm multimodal out projection projector select spatial speech video vision visual vit "
 OF_TOWERS = frozenset(_OF_TOWERS.split())
 
 
@@ -61,8 +61,9 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
     _refuse_type(text.config, where)
     model_type = text.text("model_type")
     if model_type not in READERS:
-        refuse_unread(text, rare_only=True)
-        raise _unknown_type(model_type, where)
+        from ironlaw.catalog.config_json.near import unknown_type
+
+        raise unknown_type(text.config, where, text.prefix)
     try:
         kwargs = READERS[model_type](text)
     except InputError:
@@ -76,12 +77,6 @@ def model_from_config(config: dict[str, Any], where: str, name: str) -> tuple[Mo
         unread += _copies(outer, text)
         refuse_unread(outer)
     return Model(name=name, title=name, family=model_type, **kwargs), left_out + unread + text.left_out
-
-
-def _unknown_type(model_type: str, where: str) -> UnsupportedError:
-    """The error for a type that has no reader."""
-    near = ", ".join(nearest_names(model_type, READERS)) or f"{len(READERS)} types, listed in docs/how-to/add-a-model.md"
-    return UnsupportedError(f"{where}: unknown model_type {model_type!r}; nearest known: {near}")
 
 
 def _refuse_type(config: dict[str, Any], where: str) -> None:

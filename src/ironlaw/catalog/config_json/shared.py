@@ -67,8 +67,9 @@ def latent_attention(f: Fields) -> Kwargs:
     if f.flag("attention_bias", False):
         raise f.refuse("attention_bias", "latent attention with biases")
     f.ignore("qk_head_dim")  # the sum of its two parts
-    nope, rope = f.size("qk_nope_head_dim"), f.size("qk_rope_head_dim")
-    return llama_fields(f, tie=False, head_dim=nope + rope) | {
+    nope, rope = f.size("qk_nope_head_dim"), f.count("qk_rope_head_dim")
+    f.ignore("head_dim")  # the part with position alone, in some files
+    return llama_fields(f.with_values({"head_dim": nope + rope}), tie=False) | {
         "head_dim": nope + rope,  # width over which a query and a key are multiplied
         "q_lora_rank": f.count("q_lora_rank"),
         "kv_lora_rank": f.size("kv_lora_rank"),
@@ -111,7 +112,8 @@ def window_except_every(f: Fields, every: int, *names: str) -> Kwargs:
 
 def qwen_window(f: Fields) -> Kwargs:
     """Layers after the first ``max_window_layers`` are local."""
-    f.ignore("layer_types", "sliding_window")  # present even where use_sliding_window is false
+    layer_kinds(f, "layer_types", ("full_attention", "sliding_attention"))
+    f.ignore("sliding_window")  # present even where use_sliding_window is false
     if not f.flag("use_sliding_window", False):
         return {}
     layers = f.size("num_hidden_layers")
@@ -137,6 +139,18 @@ def refuse_other_kinds(f: Fields, name: str, listed: Any, known: Any) -> None:
     for kind in listed:
         if not isinstance(kind, str) or kind not in known:
             raise UnsupportedError(f"{f.where}: not modelled: a layer of kind {quote(kind)} (field '{f.prefix}{name}')")
+
+
+def sizes_by_layer(f: Fields, *names: str) -> list[Kwargs]:
+    """The sizes ``names`` that ``per_layer_config`` gives each layer, as transformers 5 saves them; no others are understood."""
+    listed, layers = f.inner("per_layer_config"), f.size("num_hidden_layers")
+    sizes: list[Kwargs] = [{} for _ in range(layers)]
+    for key, value in listed.config.items():
+        if not key.isdecimal() or int(key) >= layers or not isinstance(value, dict):
+            raise listed.wrong(key, f"an object under the number of one of {layers} layers")
+        layer = listed.child(value, key)
+        sizes[int(key)] = {name: layer.size(name) for name in names if value.get(name) is not None}
+    return sizes
 
 
 def group_layers(layers: list[dict[str, Any]]) -> tuple[LayerGroup, ...]:

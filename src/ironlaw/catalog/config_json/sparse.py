@@ -11,10 +11,13 @@ from ironlaw.catalog.config_json.shared import (
     dense_first,
     expert_groups,
     group_layers,
+    latent_attention,
     layer_kinds,
     llama_fields,
+    local_window,
     routed,
     shared_experts,
+    sizes_by_layer,
     with_llama_names,
 )
 
@@ -165,16 +168,18 @@ def step3p5(f: Fields) -> Kwargs:
     f.ignore(
         "need_fp32_gate", "norm_expert_weight", "n_shared_experts", "moe_router_activation", "use_moe", "use_mfa", "sink", "zero_centered"
     )
+    f.ignore("mtp_layer_types", "mtp_mlp_layer_types", "mlp_layer_types", "num_sliding_attention_heads", "n_routed_experts")
     listed: Any = f.config.get("layer_types")
     if not isinstance(listed, list) or len(listed) < layers or any(k not in ("full_attention", "sliding_attention") for k in listed):
         raise f.wrong("layer_types", f"a list of at least {layers} of full_attention and sliding_attention")
     inner = f.size("moe_intermediate_size")
     fields = llama_fields(f.with_defaults({"num_key_value_heads": 8}), tie=False, head_dim=128)
-    window = _other_heads(f, fields) | {"sliding_window": f.size("sliding_window", default=512)}
+    window = _other_heads(f, fields) | ({"sliding_window": f.size("sliding_window", default=512)} if "sliding_attention" in listed else {})
+    by_layer = sizes_by_layer(f, "num_attention_heads")
     sparse = _routed_layers(f, layers)
     everywhere = {name: fields[name] for name in ("num_attention_heads", "num_key_value_heads")}
     sizes = [
-        (window if kind == "sliding_attention" else everywhere) | ({"mlp": "routed"} if i in sparse else {})
+        (window if kind == "sliding_attention" else everywhere) | ({"mlp": "routed"} if i in sparse else {}) | by_layer[i]
         for i, kind in enumerate(listed[:layers])
     ]
     return (
@@ -194,6 +199,8 @@ def step3p5(f: Fields) -> Kwargs:
 def _other_heads(f: Fields, fields: Kwargs) -> Kwargs:
     """Heads of the layers that see a window."""
     names = ("num_attention_heads", "num_key_value_heads", "head_dim")
+    if f.config.get("per_layer_config") is not None:  # which says how many heads each layer has
+        return {name: fields[name] for name in names}
     if f.config.get("attention_other_setting") is None:
         f.left_out.append(
             "attention_other_setting is absent: layers with a window have the heads of the others (Step-3.5-Flash has 96 there)"
@@ -210,6 +217,9 @@ def _other_heads(f: Fields, fields: Kwargs) -> Kwargs:
 def _routed_layers(f: Fields, layers: int) -> set[int]:
     """The layers with experts: a list of numbers, text or not, or else all behind the dense ones at the front."""
     listed: Any = f.config.get("moe_layers_enum")
+    if kinds := layer_kinds(f, "mlp_layer_types", ("dense", "sparse")):
+        f.ignore("first_k_dense_replace")
+        return {i for i, kind in enumerate(kinds) if kind == "sparse"}
     if listed is None:
         return set(range(f.count("first_k_dense_replace", default=3), layers))
     f.ignore("first_k_dense_replace")
@@ -218,3 +228,118 @@ def _routed_layers(f: Fields, layers: int) -> set[int]:
         return {int(part) for part in parts}
     except (TypeError, ValueError):
         raise f.wrong("moe_layers_enum", "a list of layers") from None
+
+
+def _indexer(f: Fields) -> Kwargs:
+    """The sizes of an indexer, and how many layers have one."""
+    layer_kinds(f, "layer_types", ("indexed_attention", "deepseek_sparse_attention", "linear_attention"))
+    indexers = layer_kinds(f, "indexer_types", ("full", "shared"))
+    sizes = {name: f.size(name) for name in ("index_n_heads", "index_head_dim", "index_topk")}
+    return sizes | {"index_layers": indexers.count("full") if "shared" in indexers else 0}
+
+
+def _latent_experts(f: Fields) -> Kwargs:
+    """Latent attention to the keys that an indexer picks, and experts in DeepSeek's fields."""
+    f = f.with_defaults({"n_group": 1, "topk_group": 1})
+    experts = routed(f, "n_routed_experts", f.size("moe_intermediate_size")) | dense_first(f) | shared_experts(f) | expert_groups(f)
+    return latent_attention(f) | experts | {"num_nextn_predict_layers": f.count("num_nextn_predict_layers")}
+
+
+def axk2(f: Fields) -> Kwargs:
+    """A.X K2: a gate of attention's output from the latent of queries, and gates of low rank on most norms."""
+    fields, rank = _latent_experts(f) | _indexer(f), f.count("gated_norm_rank")
+    hidden, layers, latent = fields["hidden_size"], fields["num_hidden_layers"], fields["q_lora_rank"]
+    gates, queries = (fields["num_attention_heads"] * fields[name] for name in ("v_head_dim", "head_dim"))
+    more = 2 * latent * (queries + gates) - latent * queries - hidden * gates  # one product of the latent twice, not a product each
+    f.left_out.append(f"gated_norm_rank {rank} (takes no time; the gate of attention's output is timed as one from the hidden state)")
+    normed = 2 * layers - fields["first_k_dense_replace"]
+    return fields | {"attention_output_gate": True, "other_parameters": layers * more + normed * 2 * rank * hidden}
+
+
+def hy_v4(f: Fields) -> Kwargs:
+    """Hunyuan 4: sinks and a gate of attention's output, and hyper-connections without a matrix that mixes the streams."""
+    fields, streams = _latent_experts(f) | _indexer(f), f.count("hc_mult")
+    layers, hidden = fields["num_hidden_layers"], fields["hidden_size"]
+    f.ignore("hc_eps", "hc_magnitude", "learnable_sink_init", "swiglu_limit")
+    f.left_out.append(f"hc_mult {streams} (hyper-connections are timed as those of DeepSeek-V4, which also mix the streams)")
+    mixing = 2 * layers * (streams * streams * (streams * hidden + 1) + 1) if streams else 0
+    return fields | {"attention_output_gate": True, "hc_mult": streams, "other_parameters": layers * fields["num_attention_heads"] - mixing}
+
+
+def glm5_next(f: Fields) -> Kwargs:
+    """GLM-5.3: Kimi Delta Attention, latent attention with an indexer in every fourth layer, hyper-connections."""
+    f = f.with_values({"head_dim": f.size("qk_nope_head_dim") + f.count("qk_rope_head_dim")})
+    listed = layer_kinds(f, "layer_types", ("linear_attention", "indexed_attention"))
+    sparse = layer_kinds(f, "mlp_layer_types", ("dense", "sparse"))
+    for name, kinds in (("layer_types", listed), ("mlp_layer_types", sparse)):
+        if not kinds:
+            raise f.missing(name)
+    fields, picking = _latent_experts(f), _indexer(f)
+    hidden, streams, pooled = fields["hidden_size"], f.count("hc_mult"), f.count("index_kpool")
+    f.ignore("hc_eps", "hc_sinkhorn_iters", "index_kpool_always_select_tail", "linear_lower_bound", "swiglu_limit")
+    width, heads = f.size("linear_head_dim"), f.size("linear_num_heads")
+    picked = {"index_topk": picking.pop("index_topk")}
+    if picking.pop("index_layers"):
+        raise f.refuse("indexer_types", "layers that share an indexer beside layers of linear attention")
+    layers = [
+        ({"mixer": "kda"} if mixer == "linear_attention" else picked) | ({"mlp": "routed"} if mlp == "sparse" else {})
+        for mixer, mlp in zip(listed, sparse, strict=True)
+    ]
+    pooling = listed.count("indexed_attention") * picking["index_head_dim"] * (pooled + hidden) if pooled else 0
+    return (
+        fields
+        | picking
+        | {
+            "index_block_size": pooled,
+            "first_k_dense_replace": 0,
+            "linear_num_key_heads": heads,
+            "linear_num_value_heads": heads,
+            "linear_key_head_dim": width,
+            "linear_value_head_dim": width,
+            "linear_conv_kernel_dim": f.size("linear_conv_kernel_dim", default=4),
+            "linear_gate_rank": width,
+            "hc_mult": streams,
+            "other_parameters": pooling - (streams * (streams * hidden + 1) + 1 if streams else 0),  # the last sum has no weights
+            "layer_groups": group_layers(layers),
+        }
+    )
+
+
+def mistral_large4(f: Fields) -> Kwargs:
+    """Mistral Large 4: the indexer's queries come from the hidden state; heads without position are as wide as those with it."""
+    layers = f.size("num_hidden_layers")
+    rotated: Any = f.config.get("no_rope_layers") or [1] * layers
+    f.ignore("no_rope_layers", "kv_source_layers")
+    sources = f.config.get("kv_source_layers")
+    if not isinstance(rotated, list) or len(rotated) != layers or any(item not in (0, 1) for item in rotated):
+        raise f.wrong("no_rope_layers", f"a 0 or 1 for each of {layers} layers")
+    if sources is not None and sources != list(range(layers)):
+        raise f.refuse("kv_source_layers", "keys and values shared across layers")
+    fields = _latent_experts(f) | _indexer(f)
+    hidden, latent, rope = fields["hidden_size"], fields["kv_lora_rank"], fields["qk_rope_head_dim"]
+    heads, index_heads = fields["num_attention_heads"], fields["index_n_heads"]
+    still = rotated.count(0)  # their keys and values come from the latent alone
+    f.left_out.append(f"no_rope_layers {still} (timed as the layers with rotary positions)")
+    more = still * rope * (latent * heads - hidden) + layers * (2 * hidden + 2 * heads + 2 * index_heads)
+    return fields | {"other_parameters": more + rope // 2}
+
+
+def muse_spark(f: Fields) -> Kwargs:
+    """Muse Spark: experts on a narrower stream with norms on both sides, gated attention, gates on the residual additions."""
+    f = f.with_defaults({"first_k_dense_replace": 0})
+    latent, layers = f.size("moe_hidden_size"), f.size("num_hidden_layers")
+    f.ignore("layer_rope_theta", "output_multiplier", "qk_scale_factor", "residual_gate_temperature", "post_norm_eps")
+    fields = llama_fields(f, tie=False, head_dim=64)
+    return (
+        fields
+        | routed(f, "num_local_experts", f.size("moe_intermediate_size"), experts=256, per_token=8)
+        | dense_first(f)
+        | local_window(f, 0)
+        | {
+            "attention_output_gate": True,
+            "norms_per_layer": 3,
+            "moe_latent_size": latent,
+            "moe_latent_norm": True,
+            "other_parameters": layers * (2 * fields["hidden_size"] + latent),  # two gates of the stream, a norm before the experts
+        }
+    )

@@ -125,6 +125,7 @@ def siglip(f: Fields, outer: Fields, text: int) -> Tower:
     sizes = _sizes(f, *HUGGING_FACE, hidden=1152, layers=27, heads=16, inner=4304)
     width, image = sizes["hidden_size"], f.size("image_size", default=896)
     patch = _patch(f, width, bias=True)
+    f.ignore("projection_dim", "vocab_size")  # of the SigLIP that the tower is taken from
     patches = (image // patch["patch_size"]) ** 2
     merged = max(patches // outer.size("mm_tokens_per_image", default=patches), 1)
     gemma = outer.text("model_type", default="") == "gemma3"

@@ -60,7 +60,7 @@ READ_WITH = {
     "key-value sharing across layers": "gemma4_text",
     "per-layer embeddings": "gemma4_text",
     "gated attention output": "qwen3_next, afmoe, kimi_linear or step3p5",
-    "attention in both directions": "gemma4_text (images alone)",
+    "attention in both directions": "gemma, gemma3_text or gemma4_text (images alone)",
     "a mixture of experts": "mixtral, qwen3_moe or deepseek_v3",
     "latent attention (MLA)": "deepseek_v3 or kimi_linear",
     "multi-token prediction": "deepseek_v3, glm4_moe or mimo; --mtp-layers adds such layers to any model",
@@ -89,36 +89,36 @@ WORDS = frozenset(_WORDS.split())
 # such names whose fields have no parameters
 _WITHOUT_PARAMETERS = (
     "add_classification_head apply_query_key_layer_scaling attention_multiplier attention_softmax_in_fp32 attention_value_scale "
-    "attn_scale attn_temperature_tuning attn_type_list auto_map chunk_size chunk_size_feed_forward class_num decoder_start_token_id "
-    "dim_model_base embedding_fraction embedding_multiplier enable_moe_fp32_combine ep_size fp32_residual_connection "
-    "group_limited_greedy id2label init_std initial_context_length key_multiplier label2id layer_norm_eps layer_norm_epsilon "
-    "layernorm_epsilon length_penalty logits_scaling max_length max_sequence_length max_window_layers moe_drop_tokens moe_norm_min "
-    "moe_random_routing_dropped_token n_group no_rope_layer_interval no_rope_layers norm_after_topk norm_eps norm_epsilon norm_head "
-    "norm_softmax norm_topk_prob norm_type num_attention_groups num_beam_groups num_expert_group num_media_embeds "
-    "original_max_position_embeddings output_attentions output_hidden_states query_pre_attn_scalar quantization_config "
-    "compression_config residual_multiplier rescale_prenorm_residual rms_norm_eps rms_norm_type rope_parameters rope_scaling "
-    "rotary_dim scale_attention_softmax_in_fp32 scale_attn_by_inverse_layer_idx scale_attn_weights scale_depth scale_embedding "
-    "scale_embeddings swiglu_limit time_step_rank topk_group use_flash_attn use_flash_attn2 use_flash_attention use_parallel_residual "
-    "residual_in_fp32 group_norm_size router_aux_loss_coef moe_aux_loss_coef moe_z_loss_coef moe_router_scaling_factor "
-    "moe_routed_scaling_factor moe_renormalize moe_router_activation_func topk_method output_router_logits no_repeat_ngram_size "
-    "encoder_no_repeat_ngram_size tie_encoder_decoder is_decoder attn_implementation transformers_version vit_norm_type "
-    "num_logits_to_keep sliding_window_size task_specific_params reorder_and_upcast_attn skip_bias_add skip_bias_add_qkv "
-    "full_attn_mod layer_switch order_of_interleaved_layers use_embedding_sharing use_gated_activation use_parallel_block "
-    "use_parallel_embedding position_embedding_type mlp_type moe_capacity moe_gate moe_use_hard_gate org_vocab_size "
-    "moe_router_enable_shared_expert use_logn_attn num_limited_groups num_expert_groups mla_scale_q_lora mla_scale_kv_lora "
-    "normalization_layer_name num_beams num_return_sequences num_labels is_encoder_decoder num_hash_functions num_virtual_tokens "
+    "attn_implementation attn_scale attn_temperature_tuning attn_type_list auto_map chunk_size chunk_size_feed_forward class_num "
+    "compression_config decoder_start_token_id dim_model_base embedding_fraction embedding_multiplier enable_moe_fp32_combine "
+    "encoder_no_repeat_ngram_size ep_size fp32_residual_connection full_attn_mod group_limited_greedy group_norm_size id2label init_std "
+    "initial_context_length is_decoder is_encoder_decoder key_multiplier label2id layer_norm_eps layer_norm_epsilon layer_switch "
+    "layernorm_epsilon length_penalty logits_scaling max_length max_sequence_length max_window_layers mla_scale_kv_lora "
+    "mla_scale_q_lora mlp_type moe_aux_loss_coef moe_capacity moe_drop_tokens moe_gate moe_norm_min moe_random_routing_dropped_token "
+    "moe_renormalize moe_routed_scaling_factor moe_router_activation_func moe_router_enable_shared_expert moe_router_scaling_factor "
+    "moe_use_hard_gate moe_z_loss_coef n_group no_repeat_ngram_size no_rope_layer_interval no_rope_layers norm_after_topk norm_eps "
+    "norm_epsilon norm_head norm_softmax norm_topk_prob norm_type normalization_layer_name num_attention_groups num_beam_groups "
+    "num_beams num_expert_group num_expert_groups num_hash_functions num_image_tokens num_labels num_limited_groups num_logits_to_keep "
+    "num_media_embeds num_return_sequences num_virtual_tokens order_of_interleaved_layers org_vocab_size "
+    "original_max_position_embeddings output_attentions output_hidden_states output_router_logits position_embedding_type "
+    "quantization_config query_pre_attn_scalar reorder_and_upcast_attn rescale_prenorm_residual residual_in_fp32 residual_multiplier "
+    "rms_norm_eps rms_norm_type rope_parameters rope_scaling rotary_dim router_aux_loss_coef scale_attention_softmax_in_fp32 "
+    "scale_attn_by_inverse_layer_idx scale_attn_weights scale_depth scale_embedding scale_embeddings skip_bias_add skip_bias_add_qkv "
+    "sliding_window_size swiglu_limit task_specific_params tie_encoder_decoder time_step_rank topk_group topk_method "
+    "transformers_version use_embedding_sharing use_flash_attention use_flash_attn use_flash_attn2 use_gated_activation use_logn_attn "
+    "use_parallel_block use_parallel_embedding use_parallel_residual vit_norm_type "
 )
 WITHOUT_PARAMETERS = frozenset(_WITHOUT_PARAMETERS.split())
 
 # names of fields of a library, of sampling, or of positions
 _SETTINGS = (
     "architectures auto_map bad_words_ids begin_suppress_tokens custom_pipelines diversity_penalty early_stopping forced_decoder_ids "
-    "generation_config ignore_index initializer_factor keys_to_ignore_at_inference logits_to_keep loss_type mamba_ssm_cache_dtype "
-    "max_new_tokens min_length num_ctx peft_config pretraining_tp prefix pruned_heads quantization remove_invalid_values "
-    "repetition_penalty return_dict rotary_base rotary_emb_base rotary_pct rope_interleave indexer_rope_interleave rope_local_base_freq "
-    "rope_pct rope_percent rope_ratio seed seq_aux suppress_tokens temperature time_step_floor time_step_limit time_step_max "
-    "time_step_min tokenizer_class tokenizer_kwargs tokenizer_name top_k top_p torchscript transformers.js_config typical_p "
-    "use_bfloat16 use_cache use_unified_vision_chunk "
+    "generation_config ignore_index indexer_rope_interleave initializer_factor keys_to_ignore_at_inference logits_to_keep loss_type "
+    "mamba_ssm_cache_dtype max_new_tokens min_length num_ctx peft_config position_id_per_seconds prefix pretraining_tp pruned_heads "
+    "quantization remove_invalid_values repetition_penalty return_dict rope_interleave rope_local_base_freq rope_pct rope_percent "
+    "rope_ratio rotary_base rotary_emb_base rotary_pct seed seq_aux suppress_tokens temperature time_step_floor time_step_limit "
+    "time_step_max time_step_min tokenizer_class tokenizer_kwargs tokenizer_name top_k top_p torchscript transformers.js_config "
+    "typical_p use_bfloat16 use_cache use_unified_vision_chunk "
 )
 SETTINGS = frozenset(_SETTINGS.split())
 
@@ -145,18 +145,30 @@ def refuse_unread(f: Fields, rare_only: bool = False) -> None:
 
     With ``rare_only`` for fields of RARE features alone.
     """
-    unread = [key for key, value in f.config.items() if key not in f.read and value not in EMPTY and not _without_parameters(f, key)]
-    unread.sort(key=lambda key: not isinstance(f.config[key], dict))  # a network explains the fields beside it
+    unread = _unread(f)
     for part, feature in (RARE if rare_only else RARE | COMMON).items():
         for key in unread:
-            if re.search(rf"(^|_){part}", key) and not _is_constant(f, key):
+            if re.search(rf"(^|_){part}", key):
                 raise refused(f, key, feature)
     for key in () if rare_only else unread:
-        if not key.startswith("_") and not _is_constant(f, key) and _may_change(key, f.config[key]):
+        if _may_change(key, f.config[key]):
             value = quote(f.config[key])
             raise UnsupportedError(f"{f.where}: unknown field '{f.prefix}{key}' = {value}: it may change the parameters of the model")
-    for part in () if rare_only else f.inner_fields:
-        refuse_unread(part)
+    for inner in () if rare_only else f.inner_fields:
+        refuse_unread(inner)
+
+
+def unread_fields(f: Fields) -> list[str]:
+    """The fields for which ``refuse_unread`` raises, each with the names of the objects around it."""
+    here = [key for key in _unread(f) if _may_change(key, f.config[key]) or any(re.search(rf"(^|_){part}", key) for part in RARE | COMMON)]
+    return [f"{f.prefix}{key}" for key in here] + [name for inner in f.inner_fields for name in unread_fields(inner)]
+
+
+def _unread(f: Fields) -> list[str]:
+    """Fields that were not read and have a value; a network explains the fields beside it, and comes first."""
+    unread = [key for key, value in f.config.items() if key not in f.read and value not in EMPTY and not key.startswith("_")]
+    unread = [key for key in unread if not _without_parameters(f, key) and not _is_constant(f, key)]
+    return sorted(unread, key=lambda key: not isinstance(f.config[key], dict))
 
 
 def refused(f: Fields, key: str, feature: str) -> UnsupportedError:

@@ -27,7 +27,6 @@ NARROW_BYTES = 0.625  # of the bytes of the kernel, where of four tensors three 
 SOFTMAX_BACKWARD = 1.5  # of its bytes forward: reads what it wrote and the gradient, writes one
 
 _LATENT = ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-_INDEXER = ("hidden_size", "q_lora_rank", "index_n_heads", "index_head_dim")
 
 
 class Attention(Mixer):
@@ -65,7 +64,7 @@ class Attention(Mixer):
         """Count the weights of the projections and of the indexer."""
         if model.kv_lora_rank:
             count = parameters.latent_attention_matmul(*(getattr(model, size) for size in _LATENT))
-            indexer = parameters.indexer_matmul(*(getattr(model, size) for size in _INDEXER)) if model.index_topk else 0.0
+            indexer = parameters.indexer_matmul(*_indexer_sizes(model)) if model.index_topk else 0.0
             return count + index_share(model) * indexer + gate_weights(model)
         keys = model.num_key_value_heads * key_copies(model)
         count = model.hidden_size * model.head_dim * (2.0 * model.num_attention_heads + keys)
@@ -170,13 +169,18 @@ def index_share(model: Model) -> float:
     return model.index_layers / model.num_hidden_layers if model.index_layers else 1.0
 
 
+def _indexer_sizes(model: Model) -> tuple[float, ...]:
+    """The sizes of an indexer of latent attention; without a latent of queries its queries come from the hidden state."""
+    return model.hidden_size, model.q_lora_rank or model.hidden_size, model.index_n_heads, model.index_head_dim
+
+
 def index_parameters(model: Model) -> Any:
     """The indexer of a layer, mean over the layers; without latent attention queries come from the hidden state, and blocks are picked."""
     if not model.index_topk:
         return 0.0
     if not model.kv_lora_rank:
         return compressed.block_indexer(model.hidden_size, model.index_n_heads, model.index_head_dim)
-    return index_share(model) * parameters.indexer(*(getattr(model, size) for size in _INDEXER))
+    return index_share(model) * parameters.indexer(*_indexer_sizes(model))
 
 
 def head_shapes(s: Shapes) -> Products:
@@ -203,7 +207,7 @@ def latent_shapes(job: Job, s: Shapes) -> Products:
         shapes["attention gate"] = (s.tokens, s.heads * float(m.v_head_dim), s.hidden)
     if m.index_topk:  # every tensor-parallel rank has the whole indexer; mean over the layers
         rows = index_share(m) * s.tokens
-        shapes["indexer query"] = (rows, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank))
+        shapes["indexer query"] = (rows, float(m.index_n_heads * m.index_head_dim), float(m.q_lora_rank or m.hidden_size))
         shapes["indexer key and weights"] = (rows, float(m.index_head_dim + m.index_n_heads), s.hidden)
     return shapes
 

@@ -10,7 +10,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.estimate.layer.attention import Attention
 from ironlaw.estimate.layer.compressed import CompressedAttention
 from ironlaw.estimate.layer.mixer import Mixer
-from ironlaw.estimate.layer.scans import KimiDelta, Lightning, Mamba1
+from ironlaw.estimate.layer.scans import KimiDelta, Lightning, Mamba1, ShortConvolution
 from ironlaw.estimate.layer.sources import CrossAttention, OuterProducts
 from ironlaw.estimate.layer.state_mixer import StateMixer
 from ironlaw.job import Job
@@ -115,5 +115,5 @@ def _keys_and_values(model: Model) -> tuple[float, float]:
 
 
 _ATTENDING = (Attention(), CompressedAttention(), CrossAttention())
-_SCANNING = (LinearAttention(), KimiDelta(), Lightning(), Mamba(), Mamba1())
+_SCANNING = (LinearAttention(), KimiDelta(), Lightning(), Mamba(), Mamba1(), ShortConvolution())
 MIXERS = {row.name: row for row in (*_ATTENDING, *_SCANNING, OuterProducts(), Mixer())}

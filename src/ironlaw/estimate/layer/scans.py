@@ -113,6 +113,38 @@ class Lightning(StateMixer):
         return scans.lightning_scan(*size), moved * (LIGHTNING_BACKWARD_BYTES if backward else 1.0)
 
 
+class ShortConvolution(StateMixer):
+    """The gated short convolution of LFM2: no state but the last few tokens, which context ranks would trade in no time."""
+
+    name, prefix, graph_module = "conv", "convolution ", "attn"
+    assumed = "two gates and a convolution of one kernel each; tokens traded between context ranks take no time"
+    layout_kernels, scan_kernels = (3.0, 4.0), (0.0, 0.0)
+    exchanges = False
+
+    def parameters(self, model: Model) -> Any:
+        """Count the projections and the filters."""
+        return mixers.short_convolution(model.hidden_size, model.conv_kernel)
+
+    def matmul(self, model: Model) -> Any:
+        """Count the projections."""
+        return 4.0 * float(model.hidden_size) ** 2
+
+    def widths(self, model: Model) -> tuple[float, float, float]:
+        """Return the columns of (two gates and x; x behind its gate; the output)."""
+        return 3.0 * model.hidden_size, float(model.hidden_size), float(model.hidden_size)
+
+    def moved(self, job: Job, ratio: float, backward: bool) -> tuple[float, float]:
+        """Elements read and written for a token and channel: a gate before (3) and behind (3), the convolution (2).
+
+        Backward a gate reads three and writes two (5), the convolution reads its input and a gradient (3).
+        """
+        return job.precision.activation_bytes, (13.0 if backward else 8.0) * job.model.hidden_size
+
+    def core(self, cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = False) -> list[Term]:
+        """Scan nothing."""
+        return []
+
+
 class Mamba1(StateMixer):
     """Mamba-1: the selective scan, one fused kernel on vector units. Ranks split its channels."""
 
