@@ -194,16 +194,15 @@ TABLE = "model,on,gpus\nllama-3-8b,h100-sxm,8\n"
 
 
 def _in_shell(command, text=""):
-    """A command of the installed program in bash, with text on its standard input."""
-    program = f"{sys.executable} -m ironlaw"
-    run = ["bash", "-c", command.replace("ironlaw", program)]
-    done = subprocess.run(run, input=text, capture_output=True, text=True, timeout=120, check=False)
+    """A command in bash, where $IRONLAW is the program, with text on its standard input."""
+    program = {**os.environ, "IRONLAW": f"{sys.executable} -m ironlaw"}
+    done = subprocess.run(["bash", "-c", command], env=program, input=text, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("command", [
-    "ironlaw estimate --rows <(printf 'model,on,gpus\\nllama-3-8b,h100-sxm,8\\n')",
-    "ironlaw estimate --rows /dev/stdin",
+    "$IRONLAW estimate --rows <(printf 'model,on,gpus\\nllama-3-8b,h100-sxm,8\\n')",
+    "$IRONLAW estimate --rows /dev/stdin",
 ])  # fmt: skip
 def test_rows_come_through_a_pipe(ask, tmp_path, command):
     path = tmp_path / "a.csv"
