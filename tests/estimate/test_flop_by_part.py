@@ -34,7 +34,18 @@ def test_backward_is_twice_forward_where_all_is_trained():
     _, flop = parts()
     assert flop["backward"] == 2 * flop["forward"]
     assert flop["attention_backward"] == pytest.approx(2 * flop["attention_forward"], rel=1e-12)
-    assert flop["attention_forward"] == 4 * 32 * 4096 * 8192  # layers, width, tokens of a sequence
+    assert flop["attention_forward"] == 4 * 32 * 4096 * 8192 / 2  # layers, width, half the tokens of a sequence: the keys under a mask
+
+
+def test_an_indexer_scores_every_key_before_a_token():
+    """DeepSeek-V3.2: 64 heads of 128, forward over half of 131,072 tokens in 61 layers and one for further tokens; 2,048 keys are picked."""
+    options = {"model": "deepseek-v3.2", "seq_len": 131072, "gpus": 512, "on": "h200-sxm", "pp": 8, "cp": 64, "zero": 1, "ep": 32}
+    group, flop = parts(**options)
+    picked = 2048 - 2048**2 / 2 / 131072  # a token among the first 2,048 picks all before it
+    assert flop["index_scores"] == pytest.approx(62 * 64 * (2 * 128 + 2) * (131072 / 2 + 2 * picked), rel=1e-9)
+    assert flop["attention_forward"] == pytest.approx(62 * 4 * 128 * (192 + 128) / 2 * picked, rel=1e-9)
+    assert flop["whole"] == scalar(group.throughput["mfu"].inputs["flop_per_token"])
+    assert sum(flop.values()) == pytest.approx(2 * flop["whole"], rel=1e-12)
 
 
 def test_frozen_weights_have_no_gradient_of_their_own():

@@ -135,7 +135,7 @@ def test_model_flop_are_three_forward_passes_of_the_layers():
     assert flops.model_per_token(matmul, layers, hidden, seq_len) == pytest.approx(3 * forward, rel=1e-13)
     half = masks.attended_length(seq_len, 0)
     forward = layers * flops.dense_layer_forward(1, seq_len, half, hidden, 13824, 40, 40, 128, 1) / seq_len
-    assert flops.model_per_token_causal(matmul, layers, hidden, seq_len) == pytest.approx(3 * forward, rel=1e-13)
+    assert flops.model_per_token(matmul, layers, hidden, half) == pytest.approx(3 * forward, rel=1e-13)
 
 
 def test_forward_and_backward_make_a_token():

@@ -93,7 +93,7 @@ def matmul_parameters(size, layers, vocab):
 def test_a_model_is_the_mfu_convention(size, tied):
     """Torch == 6 P + 12 L w s for each token, P with the head and without the look-up tables.
 
-    The one difference: a fused core makes the scores again backward, one of its two forward products, which mfu does not
+    The one difference: a fused core makes the scores again backward, one of its two forward products, which MFU does not
     count: half of the core's forward FLOP in each layer.
     """
     counted = sum(counted_flop(Decoder(size, LAYERS, VOCAB, tied), token_ids(size, VOCAB)).values())
@@ -104,11 +104,11 @@ def test_a_model_is_the_mfu_convention(size, tied):
 
 
 def test_causal_convention_is_half_of_torchs_core(size):
-    """mfu_causal counts half of each score product; torch counts the whole under a causal mask."""
+    """mfu counts half of each score product; torch counts the whole under a causal mask."""
     width = size.heads * size.head_dim
     p = matmul_parameters(size, LAYERS, VOCAB)
     full = flops.model_per_token(p, LAYERS, width, size.seq_len)
-    half = flops.model_per_token_causal(p, LAYERS, width, size.seq_len)
+    half = flops.model_per_token(p, LAYERS, width, size.seq_len / 2)
     assert float(full - half) * size.tokens == 1.5 * LAYERS * core_forward_law(size)
 
 

@@ -71,9 +71,9 @@ class Group(Frozen):
     @cached_property
     def waterfall(self) -> Mapping[str, Any]:
         """Losses from the peak down to the MFU, and the MFU: shares of the step that add up to 1."""
-        mfu, causal = (self.throughput[name].value for name in ("mfu", "mfu_causal"))
+        mfu = self.throughput["mfu"].value
         peak = self.cluster.accelerator.peak[self.job.precision.peak].value
-        return {**waterfall(self.step.tree, self.shares, peak, mfu, causal), "mfu": mfu}
+        return {**waterfall(self.step.tree, self.shares, peak, mfu), "mfu": mfu}
 
     @property
     def margin(self) -> float:

@@ -121,7 +121,6 @@ def warnings(group: Group, at: int) -> list[str]:
         *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
         *([unbanded] if unbanded else []),
         *_batch_warning(group, at),
-        *_rate_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),
         *_sharding_warning(group, at),
@@ -129,14 +128,6 @@ def warnings(group: Group, at: int) -> list[str]:
         *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
     ]
-
-
-def _rate_warning(group: Group, at: int) -> list[str]:
-    """Warn where the MFU is above 1, because causal attention is counted as the full square."""
-    mfu, causal = (number(group.throughput[n].value, at) or 0.0 for n in ("mfu", "mfu_causal"))
-    if mfu <= 1.0:
-        return []
-    return [f"MFU counts attention as the full square, which causal kernels do not compute: {mfu:.0%}, causal {causal:.0%}"]
 
 
 def _batch_warning(group: Group, at: int) -> list[str]:

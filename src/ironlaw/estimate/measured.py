@@ -1,4 +1,4 @@
-"""A measured throughput against the estimate of its plan: its MFU in both conventions, the loss, and what could explain it.
+"""A measured throughput against the estimate of its plan: its MFU by every convention, the loss, and what could explain it.
 
 A throughput or a log has the time of whole steps only. So each part of the predicted step is asked the same question: how long would it
 have to be, if it alone made the difference? Beside that stands the step of the same plan with a usual fault of that part, by estimate.
@@ -7,7 +7,7 @@ have to be, if it alone made the difference? Beside that stands the step of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ironlaw.errors import IronlawError, QuestionError
@@ -21,7 +21,9 @@ from ironlaw.frozen import Frozen
 from ironlaw.law import flops
 from ironlaw.terms import Term, leaf, scalar
 
-MFU_NAMES = {"mfu_6n": "MFU (6N)", "mfu": "MFU (with attention)"}  # the two conventions, as every answer names them
+MFU_NAMES = {  # by convention, as every answer names it
+    "mfu_6n": "MFU (6N)", "mfu": "MFU (attention as computed)", "mfu_full_square": "MFU (full square)",
+}  # fmt: skip
 CHECKS = {  # by part of a step: what to look at first where it is too long
     "kernels": "precision of the products, clocks and power limit, sizes of the products",
     "memory_bound": "flash attention, fused norms and losses, torch.compile, casts and copies",
@@ -33,6 +35,28 @@ CHECKS = {  # by part of a step: what to look at first where it is too long
     "rest": "layers of each stage, padding",
 }
 NOTICEABLE = 1.001  # times the predicted step: a fault that makes less is none of this plan
+
+
+def mfu_words(
+    shares: Mapping[str, Any],
+    digits: int = 1,
+    of: str = "",
+    more: Sequence[str] = (),
+    by_6n: bool = True,
+    strong: Callable[[str], str] = str,
+) -> str:
+    """The MFU with its convention, and beside it the other conventions by name; ``of``: before the names of the keys of MFU_NAMES.
+
+    A full square above the peak is no share of it: kernels do not compute what the mask hides.
+
+    >>> mfu_words({"mfu": 0.5021, "mfu_full_square": 0.5383, "mfu_6n": 0.473})
+    'MFU 50.2% (attention as computed; full square 53.8%, 6N 47.3%)'
+    """
+    beside = {"full square": shares[f"{of}mfu_full_square"], **({"6N": shares[f"{of}mfu_6n"]} if by_6n else {})}
+    others = [f"{name} {f'{share:.{digits}%}' if share <= 1.0 else 'above 100%'}" for name, share in beside.items() if share is not None]
+    return f"MFU {strong(format(shares[f'{of}mfu'], f'.{digits}%'))} (attention as computed; {', '.join([*others, *more])})"
+
+
 Plan = Mapping[str, Any]  # options that reproduce a row
 
 
@@ -119,14 +143,14 @@ class MeasuredRun(Frozen):
 
 
 def flop_per_token(group: Group, at: int, parameters: float | None = None) -> dict[str, float]:
-    """Model FLOPs of a token in the two conventions, by the keys of MFU_NAMES; ``parameters``: a given count, instead of the model's."""
+    """Model FLOPs of a token by convention, the keys of MFU_NAMES; ``parameters``: a given count, instead of the model's."""
     counted = {name: scalar(group.throughput[name].inputs["flop_per_token"], at) for name in MFU_NAMES}
     more = 0.0 if parameters is None else float(flops.per_token(parameters)) - counted["mfu_6n"]
     return {name: flop + more for name, flop in counted.items()}
 
 
 def utilisations(group: Group, at: int, seconds: float, parameters: float | None = None, of: str = "measured") -> dict[str, Term]:
-    """The MFU of a step time [s] in the two conventions, by the keys of MFU_NAMES."""
+    """The MFU of a step time [s] by convention, the keys of MFU_NAMES."""
     plan, peak = group.plan, group.cluster.accelerator.peak[group.job.precision.peak]
     rate = scalar(plan.global_batch_size, at) * scalar(plan.seq_len, at) / seconds
     inputs = {"tokens_per_second": rate, "gpus": scalar(plan.gpus, at), "peak": peak}
@@ -146,7 +170,7 @@ def measured_run(
     if not math.isfinite(predicted):
         raise QuestionError("the plan has no predicted step to compare with (ironlaw estimate says why)")
     peak = group.cluster.accelerator.peak[group.job.precision.peak]
-    causal = scalar(group.throughput["mfu_causal"], at)
+    mfu = scalar(group.throughput["mfu"], at)
     band = step_band(group, at, predicted)
     return MeasuredRun(
         step=step,
@@ -155,7 +179,7 @@ def measured_run(
         band=None if band is None else (band[0], band[1], band[2]),
         utilisation=utilisations(group, at, step, parameters),
         predicted_utilisation={key: scalar(term) for key, term in utilisations(group, at, predicted, parameters).items()},
-        of_peak=max(causal * predicted, _seconds_at_peak(group.step.tree, at, peak.value)) / step,
+        of_peak=max(mfu * predicted, _seconds_at_peak(group.step.tree, at, peak.value)) / step,
         suspects=rank_suspects(group, at, step, predicted),
     )
 

@@ -1,7 +1,12 @@
-"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU by its conventions, HFU."""
+"""Rates and utilisations of a step: tokens and model FLOPs per second, MFU and HFU by their conventions.
+
+``mfu`` counts the attention that the model computes: under its masks and windows, over its picked keys, inside its documents.
+``mfu_full_square`` counts all pairs of tokens of a sequence, as many publications do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +15,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.documents.columns import computed, sequences_of
 from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer import adapters
+from ironlaw.estimate.layer.attention import index_flop, index_share, scored_keys
 from ironlaw.estimate.layer.counts import (
     attending_layers,
     attention_width,
@@ -19,7 +25,7 @@ from ironlaw.estimate.layer.counts import (
     parameters_at_tokens,
 )
 from ironlaw.estimate.layer.kinds import Kind, kinds, plan_of_kind, sized
-from ironlaw.estimate.layer.sequence import mean_key_length
+from ironlaw.estimate.layer.sequence import attended_span, mean_key_length
 from ironlaw.estimate.layer.sizes import core_head_dim
 from ironlaw.estimate.layer.sources import source_weights
 from ironlaw.estimate.step import Step
@@ -30,20 +36,23 @@ from ironlaw.terms import Term, leaf, total
 
 
 def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str, Term]:
-    """Tokens and model FLOPs per second, MFU (with attention, under the causal mask, and by 6N), HFU; against the named dense peak."""
+    """Tokens and model FLOPs per second; MFU and HFU with attention as computed and as the full square, MFU by 6N; of the dense peak."""
     seconds = timed.tree.value
     job, plan = computed(job, plan)
     tokens = plan.global_batch_size * plan.seq_len
-    per_token = flop_of_token(job, plan)
-    width = per_token["attention_width"]
-    seen = 2.0 * model_key_length(job, plan) / plan.seq_len  # of a causal mask's half: less with windows and packed documents
+    per_token = flop_of_token(job)
     beside = beside_sequence(job, plan)
-    flop = _with_towers(leaf("model FLOP per token", flops.model_per_token, "FLOP", **per_token), beside)
-    visible = {**per_token, "attention_width": width * seen}
-    causal = _with_towers(leaf("causal model FLOP per token", flops.model_per_token_causal, "FLOP", **visible), beside)
+    seen = model_key_length(job.model, lambda model: mean_key_length(job.replace(model=model), plan))
+    flop, full = (
+        _with_towers(leaf(name, flops.model_per_token, "FLOP", **per_token, key_length=keys), *more)
+        for name, keys, more in (
+            ("model FLOP per token", seen, (beside, index_scores(job, plan))),
+            ("model FLOP per token, full square", plan.seq_len, (beside,)),
+        )
+    )
     peak = cluster.accelerator.peak[job.precision.peak]
     rate = leaf("tokens per second", _per_second, "token/s", amount=tokens, seconds=seconds)
-    recomputed = recomputed_per_token(job, plan)
+    again, again_full = (recomputed_per_token(job, plan, keys) for keys in (seen, plan.seq_len))
 
     def share_of_peak(name: str, per: Any) -> Term:
         return leaf(name, utilisation, "1", flop_per_token=per, tokens_per_second=rate.value, gpus=plan.gpus, peak=peak)
@@ -54,8 +63,9 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "model_flop_per_second_per_gpu": leaf("model FLOP/s per GPU", _per_gpu, "FLOP/s", amount=rate.value * flop.value, gpus=plan.gpus),
         "mfu": share_of_peak("MFU", flop.value),
         "mfu_6n": share_of_peak("MFU (6N)", flops.per_token(parameters_at_tokens(job.model, plan.seq_len))),
-        "mfu_causal": share_of_peak("MFU, causal attention", causal.value),
-        "hfu": share_of_peak("HFU", flop.value + recomputed),
+        "mfu_full_square": share_of_peak("MFU (full square)", full.value),
+        "hfu": share_of_peak("HFU", flop.value + again),
+        "hfu_full_square": share_of_peak("HFU (full square)", full.value + again_full),
         **real_rates(job, plan, rate, per_token, peak),
     }
 
@@ -67,14 +77,13 @@ def real_rates(job: Job, plan: Plan, rate: Term, per_token: dict[str, Any], peak
         return {}
     padding = leaf("padding", lengths.padding_share, "1", real_tokens=sequences.real, computed_tokens=sequences.computed)
     real = leaf("real tokens per second", lengths.real_rate, "token/s", tokens_per_second=rate.value, padding_share=padding.value)
-    seen = 2.0 * sequences.real_keys(partial(keys_seen, job.model)) / plan.seq_len
-    needed = {**per_token, "attention_width": per_token["attention_width"] * seen}
-    flop = leaf("model FLOP per real token", flops.model_per_token_causal, "FLOP", **needed)
+    seen = model_key_length(job.model, lambda model: sequences.real_keys(partial(keys_seen, model)))
+    flop = leaf("model FLOP per real token", flops.model_per_token, "FLOP", **per_token, key_length=seen)
     share = {"flop_per_token": flop.value, "tokens_per_second": real.value, "gpus": plan.gpus, "peak": peak}
     return {"padding": padding, "real_tokens_per_second": real, "mfu_real": leaf("MFU of real tokens", utilisation, "1", **share)}
 
 
-def flop_of_token(job: Job, plan: Plan) -> dict[str, Any]:
+def flop_of_token(job: Job) -> dict[str, Any]:
     """What the model FLOP of one token follow from: parameters that multiply it, in six FLOP each, and the layers that attend."""
     model = job.model
     matmul, share = matmul_parameters(model), 1.0
@@ -89,7 +98,6 @@ def flop_of_token(job: Job, plan: Plan) -> dict[str, Any]:
         "matmul_parameters": matmul,
         "num_hidden_layers": attending_layers(model) - (2.0 / 3.0) * idle,
         "attention_width": attention_width(model),
-        "seq_len": plan.seq_len,
     }
 
 
@@ -98,18 +106,21 @@ def flop_by_part(job: Job, plan: Plan) -> dict[str, Term]:
 
     Forward, a parameter is one multiply-add; backward it is one for the gradient of its input and one for its own gradient: 2 and 4 FLOP.
     """
-    every = flop_of_token(job, plan)
+    every = flop_of_token(job)
     beside = beside_sequence(job, plan)
-    whole = leaf("model FLOP per token", flops.model_per_token, "FLOP", **every)
+    keys = model_key_length(job.model, lambda model: mean_key_length(job.replace(model=model), plan))
+    whole = leaf("model FLOP per token", flops.model_per_token, "FLOP", **every, key_length=keys)
     weights = leaf("weights", flops.per_token, "FLOP", parameters=every["matmul_parameters"])
     forward = leaf("weights forward", flops.forward_per_token, "FLOP", parameters=matmul_parameters(job.model))
     scores = leaf(
         "attention forward", flops.attention_core, "FLOP", times=attending_layers(job.model), batch=1.0, seq_len=1.0,
-        key_length=plan.seq_len, num_attention_heads=every["attention_width"], head_dim=1.0,
+        key_length=keys, num_attention_heads=every["attention_width"], head_dim=1.0,
     )  # fmt: skip
-    outside = {} if beside is None else {"towers": beside}
+    outside: dict[str, Term] = {} if beside is None else {"towers": beside}
+    scored = index_scores(job, plan)
+    outside |= {} if scored is None else {"index_scores": scored}
     return {
-        "whole": _with_towers(whole, beside),
+        "whole": _with_towers(whole, beside, scored),
         **outside,
         "forward": forward,
         "backward": leaf("weights backward", _less, "FLOP", every=weights.value, forward=forward.value),
@@ -146,9 +157,24 @@ def _flop_of_kind(tokens: Any, weights: Any, attention_width: Any, key_length: A
     return tokens * (2.0 * weights + 4.0 * attention_width * key_length)
 
 
-def _with_towers(flop: Term, beside: Term | None) -> Term:
+def index_scores(job: Job, plan: Plan) -> Term | None:
+    """FLOP of the indexers' scores for a token, forward over all keys before it, backward over the picked ones; None without an indexer."""
+    span, parts = attended_span(job, plan), []
+    for kind in kinds(job.model):
+        model = sized(job.model, kind)
+        if kind.attends_along and model.index_topk:
+            for backward in (False, True)[: 2 if kind.trained else 1]:
+                keys = scored_keys(model, span, backward)
+                sizes = {"model": model, "batch": 1.0, "length": 1.0, "keys": keys, "backward": backward}
+                name = f"{kind.name} index scores {'backward' if backward else 'forward'}"
+                parts.append(leaf(name, index_flop, "FLOP", times=kind.count * index_share(model), **sizes))
+    return total("index scores", parts) if parts else None
+
+
+def _with_towers(flop: Term, *beside: Term | None) -> Term:
     """The FLOP of the sequence, with those beside it."""
-    return flop if beside is None else total(flop.name, [flop, beside])
+    more = [term for term in beside if term is not None]
+    return total(flop.name, [flop, *more]) if more else flop
 
 
 def _less(every: Any, forward: Any) -> Any:
@@ -156,23 +182,23 @@ def _less(every: Any, forward: Any) -> Any:
     return every - forward
 
 
-def model_key_length(job: Job, plan: Plan) -> Any:
-    """Keys that a causal query sees, mean of the attending layers by their width, as model FLOPs count them."""
-    if not job.model.layer_groups:
-        return mean_key_length(job, plan)
+def model_key_length(model: Model, keys: Callable[[Model], Any]) -> Any:
+    """Keys that a query sees, mean of the attending layers by their width, as model FLOPs count them; ``keys``: of layers of one kind."""
+    if not model.layer_groups:
+        return keys(model)
     seen: Any = 0.0
     width = 0.0
-    for kind in kinds(job.model):
+    for kind in kinds(model):
         if kind.attends_along:
-            local = job.replace(model=sized(job.model, kind))
-            part = kind.count * local.model.num_attention_heads * local.model.head_dim
-            seen, width = seen + part * mean_key_length(local, plan), width + part
-    return seen / width if width else mean_key_length(job, plan)
+            local = sized(model, kind)
+            part = kind.count * local.num_attention_heads * local.head_dim
+            seen, width = seen + part * keys(local), width + part
+    return seen / width if width else keys(model)
 
 
-def recomputed_per_token(job: Job, plan: Plan) -> Any:
-    """FLOPs computed a second time, per token: the forward share of what the plan recomputes."""
-    repeated = recomputed(job.model, plan.seq_len, plan.recompute_layers, plan.recompute_attention, plan.recompute_linear)
+def recomputed_per_token(job: Job, plan: Plan, key_length: Any) -> Any:
+    """FLOPs computed a second time, per token: the forward share of what the plan recomputes; attention over ``key_length`` keys."""
+    repeated = recomputed(job.model, key_length, plan.recompute_layers, plan.recompute_attention, plan.recompute_linear)
     beside = beside_sequence(job, plan)
     return repeated if beside is None else repeated + plan.recompute_layers * _trained_forward(beside)
 
@@ -182,11 +208,11 @@ def _trained_forward(beside: Term) -> Any:
     return sum(part.value / 3.0 for part in beside.parts if isinstance(part.key, Kind) and part.key.trained)
 
 
-def recomputed(model: Model, seq_len: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:
-    """FLOPs computed a second time, per token: ``2 (P - head) linear + 4 L w s core`` of the share of layers that recompute each."""
+def recomputed(model: Model, key_length: Any, whole_layers: Any, attention: Any, linear: Any) -> Any:
+    """FLOPs computed a second time, per token: ``2 (P - head) linear + 4 L w k core`` of the share of layers that recompute each."""
     other_layers = 1.0 - whole_layers
     matrices = 2.0 * (matmul_parameters(model) - head_weights(model))
-    scores = 4.0 * attending_layers(model) * attention_width(model) * seq_len  # the full square, as mfu counts it
+    scores = 4.0 * attending_layers(model) * attention_width(model) * key_length
     return matrices * (whole_layers + other_layers * linear) + scores * (whole_layers + other_layers * attention)
 
 

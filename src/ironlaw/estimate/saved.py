@@ -63,6 +63,7 @@ def read_answer(path: str | Path) -> Saved:
     if "asked" not in tree:
         raise InputError(f"{path}: without the key 'asked', made by an earlier version: run ironlaw estimate --json again")
     _check(tree, str(path))
+    tree["throughput"] = rename_rates(tree["throughput"])
     asked = tree["asked"]
     name = f"{path.name}#{rank}" if rank else path.name
     given = {option: _beside(path, option, value) for option, value in _read_options(asked, "given", path.name).items()}
@@ -133,6 +134,19 @@ def _check(tree: Mapping[str, Any], where: str) -> None:
                 _number(value, f"{where}: {key}.{name}")
     if not isinstance(tree.get("assumptions"), list) or not all(isinstance(item, dict) for item in tree["assumptions"]):
         raise InputError(f"{where}: assumptions is {quote(tree.get('assumptions'))}, not a list of tables")
+
+
+def rename_rates(rates: Mapping[str, Any]) -> dict[str, Any]:
+    """The rates of a file by today's names: earlier ones called the full square ``mfu``, and attention under a mask ``mfu_causal``.
+
+    >>> rename_rates({"mfu": 0.54, "mfu_causal": 0.5, "hfu": 0.7})
+    {'mfu': 0.5, 'hfu': None, 'mfu_full_square': 0.54, 'hfu_full_square': 0.7}
+    """
+    if "mfu_causal" not in rates:
+        return dict(rates)
+    rest = {name: value for name, value in rates.items() if name not in ("mfu_causal", "model_flop_per_second_per_gpu")}
+    renamed = {"mfu": rates["mfu_causal"], "hfu": None, "mfu_full_square": rates.get("mfu"), "hfu_full_square": rates.get("hfu")}
+    return {**rest, **renamed}
 
 
 def _check_terms(tree: Any, where: str) -> None:

@@ -1,9 +1,8 @@
 """Losses between the peak rate (100 %) and the MFU, one by one.
 
 A product that runs at the peak is no loss. The time that its kernel takes longer is a loss of kernels, or of memory-bound work where HBM
-limits it. All time of the other roofs is lost. MFU counts attention as if it had no mask, which is more than kernels compute: this gain
-is listed as a negative loss. The rest is the time of products that MFU does not count: the slowest stage has more of them than the mean
-stage, and kernels compute some FLOPs twice.
+limits it. All time of the other roofs is lost. The rest is the time of products that MFU does not count: the slowest stage has more of
+them than the mean stage, and kernels compute some FLOPs twice, or for pairs of tokens that a mask hides.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ LOSSES = {  # by key: the name that people read
     "host": "host",
     "data": "data",
     "rest": "uneven stages and extra FLOPs",
-    "masked_attention": "masked attention",
 }
 MEANING = {
     "kernels": "time of compute-bound products beyond their FLOPs at the peak",
@@ -38,13 +36,12 @@ MEANING = {
     "pipeline": "stages without a micro-batch",
     "host": "the device waits for launches; fixed per-step overhead",
     "data": "the device waits for ranks whose documents take longer",
-    "rest": "products of the slowest stage beyond the mean stage's, and FLOPs that kernels compute twice",
-    "masked_attention": "MFU counts attention without its mask, kernels compute less",
+    "rest": "products of the slowest stage beyond the mean stage's, and FLOPs that kernels compute twice or behind a mask",
 }
 _HBM = float(BOUNDS.index("hbm"))
 
 
-def waterfall(step: Term, booked: Mapping[str, Any], peak: float, mfu: Any, mfu_causal: Any) -> dict[str, Any]:
+def waterfall(step: Term, booked: Mapping[str, Any], peak: float, mfu: Any) -> dict[str, Any]:
     """Losses as shares of a step, columns by the keys of LOSSES; with the MFU they add up to 1.
 
     ``booked``: the shares of the roofs. ``peak`` [FLOP/s] is that of the MFU.
@@ -81,4 +78,4 @@ def waterfall(step: Term, booked: Mapping[str, Any], peak: float, mfu: Any, mfu_
         "host": booked["dispatch"],
         "data": booked["data"],
     }
-    return {**parts, "rest": 1.0 - mfu_causal - sum(parts.values()), "masked_attention": mfu_causal - mfu}
+    return {**parts, "rest": 1.0 - mfu - sum(parts.values())}

@@ -239,46 +239,28 @@ def dense_layer_forward(
     )
 
 
-def model_per_token(matmul_parameters, num_hidden_layers, attention_width, seq_len):
-    """Model FLOP of training one token, attention as the full square, which ``mfu`` counts: ``6 P + 12 L w s``.
+def model_per_token(matmul_parameters, num_hidden_layers, attention_width, key_length):
+    """Model FLOP of training one token, its attention over k keys: ``6 P + 12 L w k``.
+
+    With the keys that a query sees it is what ``mfu`` counts, with all tokens of the sequence what ``mfu_full_square`` counts.
 
     Parameters
         matmul_parameters [1]: parameters P that multiply each token, >= 0
         num_hidden_layers [1]: layers L, >= 0
         attention_width [1]: w = num_attention_heads head_dim, >= 0
-        seq_len [token]: length s of the sequence, >= 0
+        key_length [token]: keys k of a query: seq_len for the full square, attended_length for a causal mask, >= 0
     Offset [token]: the first term does not depend on the length
     Factor [FLOP/token]: forward 2, backward 4 for each multiply-add
     Returns [FLOP/token]: operations for one token, no recompute
-    Source: Chowdhery et al., PaLM, 2022, appendix B, https://arxiv.org/abs/2204.02311
-    Leaves out: norms, activations, softmax, the optimizer, recompute; windows (attended keys other than all)
+    Source: Chowdhery et al., PaLM, 2022, appendix B, https://arxiv.org/abs/2204.02311 (all keys);
+        Dao, FlashAttention-2, 2023, section 4.1 (a causal mask leaves half), https://arxiv.org/abs/2307.08691
+    Leaves out: norms, activations, softmax, the optimizer, recompute
 
-    >>> float(model_per_token(70e9, 80, 8192, 4096)) / 6 / 70e9  # attention adds 8 % (errata E001-10)
+    >>> float(model_per_token(70e9, 80, 8192, 4096)) / 6 / 70e9  # the full square adds 8 % (errata E001-10), a causal mask half of it
     1.0766958445714285
     """
-    flop = 6.0 * matmul_parameters + 12.0 * num_hidden_layers * attention_width * seq_len
-    return inside(flop, matmul_parameters >= 0, num_hidden_layers >= 0, attention_width >= 0, seq_len >= 0)
-
-
-def model_per_token_causal(matmul_parameters, num_hidden_layers, attention_width, seq_len):
-    """Model FLOP of training one token, attention as half the square, which ``mfu_causal`` counts: ``6 P + 6 L w s``.
-
-    Parameters
-        matmul_parameters [1]: parameters P that multiply each token, >= 0
-        num_hidden_layers [1]: layers L, >= 0
-        attention_width [1]: w = num_attention_heads head_dim, >= 0
-        seq_len [token]: length s of the sequence, >= 0
-    Offset [token]: the first term does not depend on the length
-    Factor [FLOP/token]: forward 2, backward 4 for each multiply-add
-    Returns [FLOP/token]: operations for one token, no recompute
-    Source: Dao, FlashAttention-2, 2023, section 4.1 (causal attention counts as half), https://arxiv.org/abs/2307.08691
-    Leaves out: norms, activations, softmax, the optimizer, recompute; windows
-
-    >>> float(model_per_token_causal(70e9, 80, 8192, 4096)) / 6 / 70e9
-    1.0383479222857144
-    """
-    flop = 6.0 * matmul_parameters + 6.0 * num_hidden_layers * attention_width * seq_len
-    return inside(flop, matmul_parameters >= 0, num_hidden_layers >= 0, attention_width >= 0, seq_len >= 0)
+    flop = 6.0 * matmul_parameters + 12.0 * num_hidden_layers * attention_width * key_length
+    return inside(flop, matmul_parameters >= 0, num_hidden_layers >= 0, attention_width >= 0, key_length >= 0)
 
 
 def per_token(parameters):

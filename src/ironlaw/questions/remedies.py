@@ -22,5 +22,4 @@ LOSS_REMEDIES = {  # by loss of the waterfall
     "host": REMEDIES["dispatch"],
     "data": REMEDIES["data"],
     "rest": "stages of equal time (layers per stage)",
-    "masked_attention": "",
 }

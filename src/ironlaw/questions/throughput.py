@@ -1,4 +1,4 @@
-"""Sentences and a table on a measured throughput: its MFU in both conventions, the loss, and what could explain it."""
+"""Sentences and a table on a measured throughput: its MFU by every convention, the loss, and what could explain it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun
+from ironlaw.estimate.measured import MeasuredRun, mfu_words
 from ironlaw.questions.answer import Column, Table, filled_columns
 
 SUSPECTS = (
@@ -25,12 +25,11 @@ def describe_measured(run: MeasuredRun) -> list[str]:
 def describe_data(run: Mapping[str, Any]) -> list[str]:
     """The same from the JSON of a measured run."""
     step = units.show(run["measured_seconds"], "s", 4)
-    measured = " and ".join(f"{name} {run[key]:.2%}" for key, name in MFU_NAMES.items())
-    sentences = [f"measured {run['tokens_per_second']:,.0f} tokens/s, a step of {step}: {measured}"]
+    sentences = [f"measured {run['tokens_per_second']:,.0f} tokens/s, a step of {step}: {mfu_words(run, 2)}"]
     if run["of_peak"] > 1.0:
         wrong = "the rate, the number of accelerators, the model or the precision"
         return [*sentences, f"impossible: {run['of_peak']:.0%} of the peak by the operations of this plan; check {wrong}"]
-    predicted = " and ".join(f"{name} {run[f'predicted_{key}']:.1%}" for key, name in MFU_NAMES.items())
+    predicted = mfu_words(run, of="predicted_")
     step, band = units.show(run["predicted_seconds"], "s", 4), run["predicted_band_tokens_per_second"]
     between = "" if band is None else f" (band {band[0]:,.0f} to {band[1]:,.0f})"
     sentences.append(f"predicted {run['predicted_tokens_per_second']:,.0f} tokens/s{between}, a step of {step}: {predicted}")

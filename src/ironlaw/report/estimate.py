@@ -24,6 +24,7 @@ from ironlaw.estimate.as_data import (
     waterfall_data,
 )
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
+from ironlaw.estimate.measured import mfu_words
 from ironlaw.estimate.offers import describe_offers
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
@@ -96,10 +97,11 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> I
     if step is None:
         yield ink.bold(f"no estimate: {_nan_term(group.step.tree, at)}")
         return
+    utilisations = mfu_words(rates, more=[f"HFU {rates['hfu']:.1%}"], by_6n=_is_all_trained(group), strong=ink.bold)
     yield (
         f"step {ink.bold(units.show(step, 's'))}{band_words(step_band(group, at, step))}, {rates['tokens_per_second']:,.0f} tokens/s"
-        f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU), MFU {ink.bold(format(rates['mfu'], '.1%'))}"
-        f" (with attention; {_by_6n(group, rates)}causal {rates['mfu_causal']:.1%}, HFU {rates['hfu']:.1%})"
+        f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU),"
+        f" {utilisations}"
         f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
@@ -139,9 +141,9 @@ def _examples_of_a_micro_batch(group: Group, plan: dict[str, Any]) -> str:
     return f"{words} ({job.framework.name} counts {what})" if job.framework.counts_examples else words
 
 
-def _by_6n(group: Group, rates: dict[str, Any]) -> str:
-    """The MFU by 6N; nothing where weights are frozen, which 6N does not know."""
-    return "" if group.job.lora_rank or group.job.model.frozen_layers else f"6N {rates['mfu_6n']:.1%}, "
+def _is_all_trained(group: Group) -> bool:
+    """False where weights are frozen, which 6N does not know."""
+    return not (group.job.lora_rank or group.job.model.frozen_layers)
 
 
 def _adapter_words(group: Group) -> str:

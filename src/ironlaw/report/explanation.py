@@ -101,12 +101,14 @@ def flop_table(group: Group, at: int) -> Iterator[str]:
     notes = {
         "forward": f"2 for each of {units.show(multiply, 'parameter', 4)} that multiply a token",
         "backward": "4: 2 for the gradient of its input, 2 for its own" if plain else "weights that are not trained have no gradient",
-        "attention_forward": "4 w s in a layer: scores, and their product with values",
+        "attention_forward": "4 w k in a layer: scores, and their product with values, of the k keys that a token sees",
         "attention_backward": "twice that",
     }
     yield f"6 N D: model FLOP of a token {units.show(parts['whole'], 'FLOP', 4)}, times D tokens"
     if "towers" in parts:
         notes["towers"] = "layers of towers and across, forward and backward, for a token of the sequence"
+    if "index_scores" in parts:
+        notes["index_scores"] = "forward of every key before a token, backward of the picked ones"
     for name, note in notes.items():
         yield f"  {name.replace('_', ' '):<20}{units.show(parts[name], 'FLOP', 4):>14}{parts[name] / parts['whole']:>8.1%}   {note}"
     rule = 6.0 * number(parameters_at_tokens(job.model, plan.seq_len), at)

@@ -85,7 +85,9 @@ def _rate_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
     if rates is not None:
         yield ink.bold("Rates per GPU")
         yield f"  {rates['tokens_per_second']:,.1f} tokens/s"
-        yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}"
+        yield f"  model    {_tflops(rates['model_flops'])}{_of(rates['mfu'], 'MFU')}: {rates['formula']}, k keys that a token sees"
+        full = f"{_tflops(rates['model_flops_full_square'])}{_of(rates['mfu_full_square'], 'MFU')}"
+        yield f"  model    {full}: attention as the full square"
         yield f"  hardware {_tflops(rates['hardware_flops'])}{_of(rates['hfu'], 'HFU')}: with recompute, {rates['recompute_formula']}"
         if rates["peak"]:
             yield f"  peak     {_tflops(rates['peak'])}, dense {rates['dtype']} of {rates['device']}"

@@ -170,11 +170,11 @@ def _read_answer(estimate: Estimate, row: int) -> Answered | IronlawError:
     if not (bool(np.broadcast_to(group.legal, group.index.shape)[at]) and np.isfinite(seconds)):
         broken = rules.broken(group.job, group.plan, {n: np.broadcast_to(c, group.index.shape) for n, c in group.rules.items()}, at)
         return NoPlanError(f"no such plan: {', '.join(broken) or 'no finite step time'}")
-    ideal, least, worked = (seconds * _at(group.throughput[name].value, at) for name in ("mfu", "mfu_causal", "hfu"))
+    ideal, least, worked = (seconds * _at(group.throughput[name].value, at) for name in ("mfu_full_square", "mfu", "hfu"))
     hardware = f"{group.cluster.accelerator.name} {group.job.precision.peak}"
     fits = bool(np.broadcast_to(group.memory.fits, group.index.shape)[at])
     return Answered(
-        estimate, row, group, at, group.plan.take([at]), hardware, kind_of(group, at), ideal, least, fits, worked / ideal, float(seconds)
+        estimate, row, group, at, group.plan.take([at]), hardware, kind_of(group, at), ideal, least, fits, worked / least, float(seconds)
     )
 
 

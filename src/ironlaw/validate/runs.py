@@ -39,7 +39,7 @@ class Measured:
         """The measured step time [s]; ``group`` has the model's FLOPs per token."""
         if self.seconds is not None:
             return self.seconds
-        per_token = np.ravel(group.throughput["mfu_causal" if self.half_attention else "mfu"].inputs["flop_per_token"])
+        per_token = np.ravel(group.throughput["mfu" if self.half_attention else "mfu_full_square"].inputs["flop_per_token"])
         return float(self.tokens_per_gpu * per_token[at if per_token.size > 1 else 0] / self.flop_per_second)
 
 

@@ -68,14 +68,17 @@ def test_megatron_on_64_v100():
     assert reading.aside[0].reason.startswith("first line") and reading.aside[0].iterations == (1,)
     assert reading.aside[0].median == pytest.approx(144.9, abs=0.05)
     rates = reading.rates
-    assert rates.model_flops / 1e12 == pytest.approx(41.16, abs=0.005)
-    assert rates.hardware_flops / 1e12 == pytest.approx(54.78, abs=0.005)
-    assert (rates.mfu, rates.hfu) == pytest.approx((0.329, 0.438), abs=5e-4)
+    assert rates.model_flops_full_square / 1e12 == pytest.approx(41.16, abs=0.005)
+    assert rates.hardware_flops_full_square / 1e12 == pytest.approx(54.78, abs=0.005)
+    assert (rates.mfu_full_square, rates.hfu_full_square) == pytest.approx((0.329, 0.438), abs=5e-4)
+    masked = 6 * 64 * 8192 * 1024 * rates.tokens_per_second  # half of 12 L w s, which a causal mask hides; forward a third of it again
+    assert rates.model_flops_full_square - rates.model_flops == pytest.approx(masked)
+    assert rates.hardware_flops_full_square - rates.hardware_flops == pytest.approx(masked * 4 / 3)
     assert (rates.peak, rates.dtype, rates.device) == (125e12, "fp16", "v100-sxm-32gb")
-    assert rates.formula == "6 P + 12 L w s"
+    assert rates.formula == "6 P + 12 L w k"
     assert [f.code for f in reading.findings] == ["warm-up"]
     assert reading.verdict.startswith(NOT_IDENTIFIABLE) and reading.exit_status == 4
-    assert reading.gain == pytest.approx((1.0, 1 / 0.438), rel=2e-3)
+    assert reading.gain == pytest.approx((1.0, 1 / rates.hfu)) and 1 / 0.438 < reading.gain[1] < 1 / 0.43
 
 
 def test_megatron_on_16_v100():
@@ -83,8 +86,8 @@ def test_megatron_on_16_v100():
     assert (found.device_name, found.devices, found.world_size) == ("Tesla V100-SXM2...", 4, 16)
     reading = log_reading(found, on="v100-sxm-32gb")
     assert reading.steps.median * 1e3 == pytest.approx(1380.6, abs=0.05)
-    assert reading.rates.model_flops / 1e12 == pytest.approx(21.07, abs=0.005)
-    assert reading.rates.hardware_flops / 1e12 == pytest.approx(27.97, abs=0.005)
+    assert reading.rates.model_flops_full_square / 1e12 == pytest.approx(21.07, abs=0.005)
+    assert reading.rates.hardware_flops_full_square / 1e12 == pytest.approx(27.97, abs=0.005)
     assert reading.steps.iterations == 170  # ten a line
     scaled = next(a for a in reading.aside if "loss scaler" in a.reason)
     assert scaled.iterations == (10, 20, 30)
@@ -160,7 +163,7 @@ def test_a_printed_rate_is_compared_with_the_computed_one():
     wrong, right = (log_reading(found, "mixtral-8x7b", "h100-sxm", gpus=16, seq_len=seq) for seq in (4096, 2048))
     assert wrong.rates.tokens_per_second == pytest.approx(128 * 4096 / 5.4505 / 16)
     assert [f.code for f in wrong.findings] == ["claim-disagrees"] and wrong.rates.claimed_flops == 239.6e12
-    assert right.rates.claim == "agrees with model FLOP/s" and not right.findings
+    assert right.rates.claim == "agrees with model FLOP/s, attention as the full square" and not right.findings
 
 
 def test_gpt_neox_prints_megatron_lines_over_deepspeed():
@@ -260,7 +263,7 @@ def test_llm_c(tmp_path):
     table = "\n".join(f"| {name:<21} | {value:<50} |" for name, value in said.items())  # as train_gpt2.cu prints it, filled by us
     table += "\nbatch_size B=4 * seq_len T=1024 * num_processes=1 and total_batch_size=4096\n"
     reading = log_reading(read_log(write(tmp_path, table + (DATA / "llm_c.log").read_text())))
-    gpt2 = 6 * (12 * 12 * 768 * 768 + 50304 * 768) + 12 * 12 * 768 * 1024
+    gpt2 = 6 * (12 * 12 * 768 * 768 + 50304 * 768) + 12 * 12 * 768 * 1024 / 2  # a mask hides half of the keys
     assert reading.rates.flop_per_token == gpt2
     assert reading.rates.tokens_per_second == pytest.approx(4096 / 0.04457)
     assert (reading.rates.device, reading.rates.dtype, reading.rates.peak) == ("a100-sxm-80gb", "bf16", 312e12)
@@ -345,7 +348,7 @@ def test_recompute_in_current_spelling(tmp_path, argument, share):
     text = (DATA / "megatron_64xv100.log").read_text().replace("checkpoint_activations .", "x .")
     reading = log_reading(read_log(write(tmp_path, f"  {argument}\n{text}")))
     layers, hidden, seq = 64, 8192, 1024
-    linear, core = 2 * layers * 12 * hidden * hidden, 4 * layers * hidden * seq
+    linear, core = 2 * layers * 12 * hidden * hidden, 4 * layers * hidden * seq / 2
     expected = share[0] * (linear + core) + share[1] * core
     assert reading.rates.recomputed_per_token == pytest.approx(expected)
 

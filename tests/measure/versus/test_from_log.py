@@ -122,7 +122,7 @@ def test_a_throughput_alone_is_compared(capsys):
     assert main([*words, "--seq-len", "4096", "--global-batch-size", "1024"]) == 0
     page = capsys.readouterr().out
     mfu = 6 * 6.738e9 * 150e3 / (64 * 989.4e12)  # Llama 2 7B has 6.738 B parameters
-    assert f"MFU (6N) {mfu:.2%}" in page and "MFU (with attention)" in page and "What could explain the difference" in page
+    assert f"6N {mfu:.2%})" in page and "(attention as computed; full square" in page and "What could explain the difference" in page
     assert main([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["files"] == [] and data["comparison"]["measured_run"]["tokens_per_second"] == pytest.approx(150e3)

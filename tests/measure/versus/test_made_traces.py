@@ -125,7 +125,7 @@ def test_flop_and_utilisation_equal_the_estimate(case):
     one = unchanged(case)
     rates, seconds = one.row["throughput"], one.row["step"]["seconds"]
     peak = rates["peak"]["flop_per_second"]
-    full, causal, hardware = (rates[name] * peak * seconds for name in ("mfu", "mfu_causal", "hfu"))
+    full, causal, hardware = (rates[name] * peak * seconds for name in ("mfu_full_square", "mfu", "hfu"))
     attention = full - causal  # what a causal mask leaves out is as much as what it leaves
     profile = one.found.profiles[0]
     by = dict.fromkeys(("gemm", "attention"), 0.0)
@@ -136,12 +136,10 @@ def test_flop_and_utilisation_equal_the_estimate(case):
     measured = one.found.comparison.measured
     assert measured.causal
     utilisation = one.found.comparison.data()["comparison"]["utilisation"]
-    assert utilisation["mfu_causal"]["measured_by"] == "the trace"
-    assert utilisation["mfu_causal"]["measured"] == pytest.approx(rates["mfu_causal"], rel=0.005)
+    assert utilisation["mfu"]["measured_by"] == "the trace"
+    assert utilisation["mfu"]["measured"] == pytest.approx(rates["mfu"], rel=0.005)
     # the trace counts what runs again under its mask, and that the backward pass of flash attention computes the scores again
-    again = hardware - full
-    cores = attention / 3.0 if one.row["plan"]["recompute"] == "full" else 0.0
-    expected = causal + again - cores + attention / 6.0
+    expected = hardware + attention / 6.0
     assert measured.hfu * measured.step_seconds * peak == pytest.approx(expected, rel=0.01)
     assert (measured.recompute_seconds > 0) == (again > 0)
     assert measured.recompute_seconds == pytest.approx(one.found.comparison.predicted.recompute_seconds, rel=0.001, abs=1e-6)
@@ -349,8 +347,8 @@ def test_a_trace_without_sizes_has_the_same_rows(tmp_path):
     assert without.sentence == with_sizes.sentence
     assert {r.term: r.difference for r in without.rows} == pytest.approx({r.term: r.difference for r in with_sizes.rows}, abs=1e-9)
     rates = without.data()["comparison"]["utilisation"]
-    assert rates["mfu"]["measured_by"] == rates["mfu_causal"]["measured_by"] == "FLOPs of the estimate over the measured step"
-    assert rates["mfu_causal"]["measured"] == pytest.approx(with_sizes.measured.mfu, rel=0.001)
+    assert rates["mfu_full_square"]["measured_by"] == rates["mfu"]["measured_by"] == "FLOPs of the estimate over the measured step"
+    assert rates["mfu"]["measured"] == pytest.approx(with_sizes.measured.mfu, rel=0.001)
 
 
 def test_wrong_options_give_warnings(tmp_path):

@@ -292,16 +292,25 @@ def index_scores(cluster: Cluster, job: Job, plan: Plan, backward: bool) -> list
     if not m.index_topk:
         return []
     entry = float(max(m.compress_ratio, 1))  # tokens that a scored key stands for
-    span = attended_span(job, plan) / entry
-    keys = masks.attended_length(span, m.index_topk if backward else 0.0)
+    keys = scored_keys(m, attended_span(job, plan), backward)
     length = plan.seq_len / plan.cp
-    flop = flops.indexer(plan.micro_batch_size, length, keys, m.index_n_heads, m.index_head_dim) * (2.0 if backward else 1.0)
+    flop = index_flop(m, plan.micro_batch_size, length, keys, backward)
     share = index_share(m)
     heads = m.index_n_heads * (m.index_head_dim + 1.0)
     moved = job.precision.activation_bytes * plan.micro_batch_size * (length * heads + plan.seq_len / entry * m.index_head_dim)
     written = 4.0 * plan.micro_batch_size * length * keys  # scores in fp32, written for the choice and read by it
     wide = job.precision.wide
     return [kernel(cluster, "index scores", share * flop, share * (moved + 2.0 * written), wide, cluster.gemm(wide))]
+
+
+def scored_keys(model: Model, span: Any, backward: bool) -> Any:
+    """Keys that an indexer scores for a query of a document: all before it, backward the picked ones."""
+    return masks.attended_length(span / float(max(model.compress_ratio, 1)), model.index_topk if backward else 0.0)
+
+
+def index_flop(model: Model, batch: Any, length: Any, keys: Any, backward: bool) -> Any:
+    """FLOPs of an indexer's scores in one pass of a layer: ``indexer``, twice backward."""
+    return flops.indexer(batch, length, keys, model.index_n_heads, model.index_head_dim) * (2.0 if backward else 1.0)
 
 
 def aligned_peak(cluster: Cluster, job: Job) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ from ironlaw.catalog.load import fold_name, names, record
 from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters
-from ironlaw.estimate.rates import recomputed, utilisation
+from ironlaw.estimate.rates import model_key_length, recomputed
 from ironlaw.law import flops
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
@@ -33,13 +35,16 @@ class Rates:
     tokens_per_second: float  # per GPU
     model_flops: float  # per GPU
     hardware_flops: float
+    model_flops_full_square: float  # the same with attention as the full square, as most frameworks print
+    hardware_flops_full_square: float
     device: str | None = None
     dtype: str | None = None
     peak: float | None = None  # FLOP/s, dense
     peak_source: str = ""
     mfu: float | None = None
-    mfu_causal: float | None = None
+    mfu_full_square: float | None = None
     hfu: float | None = None
+    hfu_full_square: float | None = None
     claimed_flops: float | None = None  # FLOP/s per GPU, as the log prints
     claim: str = ""  # whether it agrees with model or hardware FLOP/s
 
@@ -85,22 +90,33 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], 
     if job.model is None or job.seq_len is None:
         return None, f"no FLOP/s: give {'--model' if job.model is None else '--seq-len'}"
     model = job.model
-    dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model), float(job.seq_len))
-    per_token, causal = (float(flop) for flop in (flops.model_per_token(*dimensions), flops.model_per_token_causal(*dimensions)))
-    recomputed_flop = float(recomputed(model, float(job.seq_len), *job.recompute))
+    square = float(job.seq_len)
+    seen = float(model_key_length(model, lambda part: keys_seen(part, square)))
+    dimensions = (matmul_parameters(model), attending_layers(model), attention_width(model))
+    per_token, per_token_square = (float(flops.model_per_token(*dimensions, keys)) for keys in (seen, square))
+    again, again_square = (float(recomputed(model, keys, *job.recompute)) for keys in (seen, square))
     claimed = read_claim(log, unusual)
+    counted = {
+        "model FLOP/s, attention as the full square": per_token_square * rate,
+        "model FLOP/s, attention as computed": per_token * rate,
+        "hardware FLOP/s, recompute included, attention as the full square": (per_token_square + again_square) * rate,
+        "hardware FLOP/s, recompute included, attention as computed": (per_token + again) * rate,
+    }
+    model_square, model_flops, hardware_square, hardware = counted.values()
     rates = Rates(
         formula=formula(flops.model_per_token),
         flop_per_token=per_token,
         recompute_formula=formula(recomputed),
-        recomputed_per_token=recomputed_flop,
+        recomputed_per_token=again,
         tokens_per_second=rate,
-        model_flops=per_token * rate,
-        hardware_flops=(per_token + recomputed_flop) * rate,
+        model_flops=model_flops,
+        hardware_flops=hardware,
+        model_flops_full_square=model_square,
+        hardware_flops_full_square=hardware_square,
         claimed_flops=claimed,
-        claim=_describe_agreement(claimed, per_token * rate, (per_token + recomputed_flop) * rate),
+        claim=_describe_agreement(claimed, counted),
     )
-    return _against_peak(rates, device, job, causal), ""
+    return _against_peak(rates, device, job), ""
 
 
 def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
@@ -137,14 +153,11 @@ def peak_of(device: Accelerator, precision: str | None) -> Sourced:
     return device.peak[dtype]
 
 
-def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, causal: float) -> Rates:
+def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob) -> Rates:
     """The rates with MFU and HFU against the dense peak of the device; unchanged where the device is unknown."""
     if device is None:
         return rates
     dtype, peak = PRECISIONS[job.precision or assumed_precision(device)].peak, peak_of(device, job.precision)
-
-    def share_of_peak(flop: float) -> float:
-        return float(utilisation(flop, rates.tokens_per_second, 1.0, peak.value))
 
     return Rates(
         **{
@@ -153,9 +166,10 @@ def _against_peak(rates: Rates, device: Accelerator | None, job: LoggedJob, caus
             "dtype": dtype,
             "peak": float(peak.value),
             "peak_source": peak.source.title if peak.source else "",
-            "mfu": share_of_peak(rates.flop_per_token),
-            "mfu_causal": share_of_peak(causal),
-            "hfu": share_of_peak(rates.flop_per_token + rates.recomputed_per_token),
+            "mfu": rates.model_flops / peak.value,
+            "mfu_full_square": rates.model_flops_full_square / peak.value,
+            "hfu": rates.hardware_flops / peak.value,
+            "hfu_full_square": rates.hardware_flops_full_square / peak.value,
         }
     )
 
@@ -164,7 +178,7 @@ def formula(law: Any) -> str:
     """The formula in the docstring of a law: the last text between double backticks in its first line.
 
     >>> formula(flops.model_per_token)
-    '6 P + 12 L w s'
+    '6 P + 12 L w k'
     """
     formulas = re.findall(r"``(.+?)``", (law.__doc__ or "").split("\n", 1)[0])
     return formulas[-1] if formulas else ""
@@ -179,11 +193,13 @@ def read_claim(log: Log, unusual: list[str]) -> float | None:
     return mfu * peak if mfu and peak else None
 
 
-def _describe_agreement(claimed: float | None, model: float, hardware: float) -> str:
-    """Which of the computed rates the printed one agrees with, or how far it is from both."""
+def _describe_agreement(claimed: float | None, counted: Mapping[str, float]) -> str:
+    """Which of the computed rates the printed one is nearest to, or how far it is from all."""
     if claimed is None:
         return ""
-    for computed, meaning in ((model, "model FLOP/s"), (hardware, "hardware FLOP/s, recompute included")):
-        if abs(claimed / computed - 1.0) <= AGREE:
-            return f"agrees with {meaning}"
+    off = {meaning: abs(claimed / computed - 1.0) for meaning, computed in counted.items()}
+    nearest = min(off, key=lambda meaning: off[meaning])
+    if off[nearest] <= AGREE:
+        return f"agrees with {nearest}"
+    model, _, hardware, _ = counted.values()
     return f"is {claimed / model:.3g} times the model FLOP/s and {claimed / hardware:.3g} times the hardware FLOP/s computed here"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.measure.read.toml import shipped
-from ironlaw.measure.versus.predicted import Predicted, read_estimate
+from ironlaw.measure.versus.predicted import RATES, Predicted, read_estimate
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
@@ -335,8 +335,8 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
 
     comparable = same_work(measured, predicted)
     slower = predicted.seconds / measured.step_seconds
-    measured_rates: dict[str, float | None] = {"mfu": None, "mfu_causal": None, "hfu": measured.hfu}
-    measured_rates[matching_mfu(measured, predicted)] = measured.mfu
+    measured_rates: dict[str, float | None] = dict.fromkeys(RATES)
+    measured_rates |= {"hfu": measured.hfu, matching_mfu(measured, predicted): measured.mfu}
     rows: dict[str, Any] = {}
     for name, value in measured_rates.items():
         expected = predicted.rates.get(name)
@@ -346,9 +346,9 @@ def compare_utilisation(measured: Measured, predicted: Predicted) -> dict[str, A
         rows[name] = {"measured": slowed if value is None else value, "predicted": expected, "measured_by": basis, "from_same_flop": slowed}
     peak = predicted.peak
     return rows | {
-        "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the full square, mfu_causal under the causal mask; "
-        "hfu adds recomputation, and in a trace counts attention as it ran, with the scores that flash attention computes again in the "
-        "backward pass",
+        "numerator": "model FLOPs of forward and backward pass: mfu counts attention as the model computes it, under its masks, "
+        "mfu_full_square all pairs of tokens; hfu adds recomputation, and in a trace counts attention as it ran, with the scores "
+        "that flash attention computes again in the backward pass",
         "model_flop_per_step_and_accelerator": predicted.model_flop,
         "denominator": f"dense {peak['precision']} peak of {predicted.plan['accelerator']}",
         "peak_flop_per_second": peak["flop_per_second"],

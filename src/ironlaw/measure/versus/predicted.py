@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError, PlanError, QuestionError, quote
+from ironlaw.estimate.saved import rename_rates
 from ironlaw.measure.read.limits import open_bytes
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
+RATES = ("mfu", "mfu_full_square", "hfu", "hfu_full_square")
 SCHEMA = 1  # schema version of an estimate as JSON
 LARGEST = 8 << 20  # [B] an estimate with every formula explained takes 0.3 MB
 DEEPEST = 24  # levels of a step tree; the deepest of today's has 7
@@ -38,7 +40,7 @@ class Predicted:
     plan: Mapping[str, Any]
     stage: str | None  # the slowest pipeline stage; "only" without a pipeline
     layers: float  # in that stage
-    rates: Mapping[str, float | None]  # mfu, mfu_causal, hfu, model_flop_per_second_per_gpu
+    rates: Mapping[str, float | None]  # by the names of RATES, and model_flop_per_second_per_gpu
     peak: Mapping[str, Any]
     assumed: tuple[str, ...]  # axes of the plan that the estimate chose itself
     unfit: str = ""  # warning if the estimate does not fit in memory
@@ -130,7 +132,7 @@ def _read(data: Any, where: str) -> Predicted:
         raise InputError(f"{where}: step.seconds is {seconds:g}, must be more than 0")
     leaves, recomputed = _sum_leaves(step.get("tree"), where)
     _check_terms(leaves, seconds, where)
-    rates = _read_table(data, "throughput", where)
+    rates = rename_rates(_read_table(data, "throughput", where))
     peak = _read_table(rates, "peak", where)
     return Predicted(
         where=where,
@@ -141,7 +143,7 @@ def _read(data: Any, where: str) -> Predicted:
         plan=_read_plan(plan, where),
         stage=step["stage"] if isinstance(step.get("stage"), str) else None,
         layers=_count_layers(step["tree"]),
-        rates={name: _read_rate(rates, name, where) for name in ("mfu", "mfu_causal", "hfu", "model_flop_per_second_per_gpu")},
+        rates={name: _read_rate(rates, name, where) for name in (*RATES, "model_flop_per_second_per_gpu")},
         peak={
             "flop_per_second": _read_rate(peak, "flop_per_second", where),
             "precision": _read_text(peak, "precision", where),

@@ -138,14 +138,14 @@ def _check_utilisation(measured: Measured, predicted: Predicted) -> str:
 
 
 def matching_mfu(measured: Measured, predicted: Predicted) -> str:
-    """The MFU of an estimate that counts attention as the trace does: as the full square, or under a causal mask.
+    """The MFU of an estimate that counts attention as the trace does: as computed under its mask, or as the full square.
 
     If the trace does not show this, the nearer of the two is taken.
     """
     slower = predicted.seconds / measured.step_seconds
-    candidates = {name: rate * slower for name in ("mfu_causal", "mfu") if (rate := predicted.rates.get(name))}
+    candidates = {name: rate * slower for name in ("mfu", "mfu_full_square") if (rate := predicted.rates.get(name))}
     if measured.causal is not None:
-        return "mfu_causal" if measured.causal else "mfu"
+        return "mfu" if measured.causal else "mfu_full_square"
     traced = measured.mfu
     return min(candidates, key=lambda name: abs(candidates[name] - traced)) if traced is not None and candidates else "mfu"
 

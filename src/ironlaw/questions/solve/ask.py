@@ -14,7 +14,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, utilisations
+from ironlaw.estimate.measured import MeasuredRun, mfu_words, utilisations
 from ironlaw.law import run as run_law
 from ironlaw.questions.answer import Answer, Column, Table, need, read
 from ironlaw.questions.compare.fewest import describe_plan, rounded_down
@@ -320,7 +320,7 @@ def _say_pace(workload: Workload, gpus: float | None, mfu: float | None) -> list
 
 
 def _say_plan(workload: Workload, estimate: Estimate, gpus: float, plan: str) -> list[str]:
-    """The estimate's plan with its batch, and the MFU it predicts in both conventions."""
+    """The estimate's plan with its batch, and the MFU it predicts by every convention."""
     group, at = estimate.place_of(0)
     sequences, length = (scalar(getattr(group.plan, name), at) for name in ("global_batch_size", "seq_len"))
     asked = "given" if workload.batch else "chosen with the plan"
@@ -329,7 +329,7 @@ def _say_plan(workload: Workload, estimate: Estimate, gpus: float, plan: str) ->
     batch = f"batch {sequences:,.0f} x {length:,.0f} = {sequences * length:,.0f} tokens ({asked})"
     of = "" if scalar(group.plan.gpus, at) == gpus else f" (of {scalar(group.plan.gpus, at):,.0f} GPUs)"
     predicted = utilisations(group, at, scalar(group.step.tree, at), workload.given_parameters, "predicted")
-    rates = ", ".join(f"{MFU_NAMES[key]} {scalar(term):.1%}" for key, term in predicted.items())
+    rates = mfu_words({key: scalar(term) for key, term in predicted.items()})
     return [f"plan{of}: {plan}; {batch}", f"predicted for this plan: {rates}"]
 
 

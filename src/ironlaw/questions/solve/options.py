@@ -25,7 +25,12 @@ OPTIONS: dict[str, Option] = {
     "tokens_per_second": TOKENS_PER_SECOND,
     "budget": Option(money, "budget of the run, such as 2M", "USD"),
     "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
-    "work": Option(one_of(("model", "6n")), "FLOP per token: model (with attention) or 6n, 6 per parameter (default: model)", "HOW"),
+    "work": Option(
+        one_of(("model", "full-square", "6n")),
+        "FLOP per token, and what MFU counts: model (attention as computed), full-square (all pairs of tokens), 6n (6 per parameter)"
+        " (default: model)",
+        "HOW",
+    ),
     "rounding": ROUNDING.replace(help=f"{ROUNDING.help}; exact at a given --mfu)".replace("up); exact", "up; exact")),
     "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers (default: none)", "K"),
     **{name: ESTIMATE[name] for name in PASSED},

@@ -14,10 +14,12 @@ from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import sequences_of
+from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters
 from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, measured_run
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.offers import describe_offers, offers
+from ironlaw.estimate.rates import model_key_length
 from ironlaw.estimate.run import time_of_steps
 from ironlaw.law import cost, flops, run
 from ironlaw.precision import precision_of
@@ -28,6 +30,7 @@ from ironlaw.questions.solve.options import PASSED
 from ironlaw.terms import Term, leaf, plain
 
 OF_THE_RUN = ("on", "tokens", "price")  # options of both verbs that an estimate reads
+CONVENTIONS = {"model": "mfu", "full-square": "mfu_full_square", "6n": "mfu_6n"}  # what MFU counts, by --work
 VOCABULARY = 32000  # of the model that --parameters stands for
 
 
@@ -76,8 +79,8 @@ class Workload:
         sequences = values.get("global_batch_size")
         if "global_batch_tokens" in values:
             sequences = sequences_of(values["global_batch_tokens"], seq_len)
-        by_count = values.get("work") == "6n" or "parameters" in values
-        flop = _flop_per_token(model, values.get("parameters") or float(active_parameters(model)), seq_len, by_count)
+        mfu_key = CONVENTIONS["6n" if "parameters" in values else values.get("work", "model")]
+        flop = _flop_per_token(model, values.get("parameters") or float(active_parameters(model)), seq_len, mfu_key)
         return cls(
             title=model.title if "model" in values else f"{parameters / 1e9:g} B parameters",
             model=model,
@@ -85,7 +88,7 @@ class Workload:
             parameters=parameters,
             counted=counted,
             given_parameters=values.get("parameters"),
-            mfu_key="mfu_6n" if by_count else "mfu",
+            mfu_key=mfu_key,
             flop=flop,
             peak=cluster.accelerator.peak[precision_of(precision, folders).peak],
             price=bind_price(values.get("price"), cluster, folders, assumptions),
@@ -306,9 +309,9 @@ def _passes(parameters: float) -> tuple[Term, Term]:
     return forward, leaf("backward FLOP per token by 4N", flops.backward_per_token, "FLOP/token", parameters=parameters)
 
 
-def _flop_per_token(model: Model, parameters: float, seq_len: float, by_count: bool) -> Term:
-    """Operations per token: 6 per parameter, or the model's with attention."""
-    if by_count:
+def _flop_per_token(model: Model, parameters: float, seq_len: float, mfu_key: str) -> Term:
+    """Operations per token by a convention of MFU: 6 per parameter, or the model's with attention as computed or as the full square."""
+    if mfu_key == "mfu_6n":
         return leaf("FLOP per token", flops.per_token, "FLOP/token", parameters=parameters)
     return leaf(
         "FLOP per token",
@@ -317,7 +320,7 @@ def _flop_per_token(model: Model, parameters: float, seq_len: float, by_count: b
         matmul_parameters=matmul_parameters(model),
         num_hidden_layers=attending_layers(model),
         attention_width=attention_width(model),
-        seq_len=seq_len,
+        key_length=seq_len if mfu_key == "mfu_full_square" else model_key_length(model, lambda part: keys_seen(part, seq_len)),
     )
 
 
