@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 from ironlaw.catalog.config_json.read import model_from_config
 from ironlaw.catalog.model import Model
 from ironlaw.estimate.answer import answer
-from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.layer.counts import attending_layers, attention_width, total_parameters
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import layer_activations
 from ironlaw.estimate.rates import flop_by_part
+from ironlaw.law import flops
 from ironlaw.terms import fold
 
 OUT = Path(__file__).parent.parent / "tests" / "data" / "transformers_classes.csv"
@@ -233,7 +234,8 @@ def our_flop(case: Case, layers: int = 2) -> float:
     """FLOPs of the products of one forward pass by the laws, every score counted."""
     group, job = our_group(case, layers)
     parts = flop_by_part(job, group.plan)
-    per_token = parts["forward"].value + parts["attention_forward"].value
+    square = flops.attention_core(1.0, 1.0, group.plan.seq_len, attention_width(job.model), 1.0)  # what the mask hides, too
+    per_token = parts["forward"].value + attending_layers(job.model) * square
     if "towers" in parts:
         per_token = per_token + parts["towers"].value / 3.0
     model = job.model

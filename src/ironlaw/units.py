@@ -229,6 +229,15 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0.0 else f"{value:.3g}"
 
 
+def share(value: float, digits: int = 1) -> str:
+    """A share of a peak or a roof in percent; a larger one is no share of it.
+
+    >>> share(0.5021), share(1.416)
+    ('50.2%', 'above 100%')
+    """
+    return f"{value:.{digits}%}" if value <= 1.0 else "above 100%"
+
+
 def run_time(seconds: float) -> str:
     """A time as a run takes it: days to a tenth from two days on, years beside them from ten on, and shorter ones in hours or seconds.
 

@@ -38,7 +38,7 @@ def test_backward_is_twice_forward_where_all_is_trained():
 
 
 def test_an_indexer_scores_every_key_before_a_token():
-    """DeepSeek-V3.2: 64 heads of 128, forward over half of 131,072 tokens in 61 layers and one for further tokens; 2,048 keys are picked."""
+    """DeepSeek-V3.2: 64 heads of 128, forward over half of 131,072 tokens, 61 layers and one for a further token; 2,048 picked."""
     options = {"model": "deepseek-v3.2", "seq_len": 131072, "gpus": 512, "on": "h200-sxm", "pp": 8, "cp": 64, "zero": 1, "ep": 32}
     group, flop = parts(**options)
     picked = 2048 - 2048**2 / 2 / 131072  # a token among the first 2,048 picks all before it

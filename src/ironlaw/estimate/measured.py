@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ironlaw import units
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, estimate
@@ -47,14 +48,12 @@ def mfu_words(
 ) -> str:
     """The MFU with its convention, and beside it the other conventions by name; ``of``: before the names of the keys of MFU_NAMES.
 
-    A full square above the peak is no share of it: kernels do not compute what the mask hides.
-
     >>> mfu_words({"mfu": 0.5021, "mfu_full_square": 0.5383, "mfu_6n": 0.473})
     'MFU 50.2% (attention as computed; full square 53.8%, 6N 47.3%)'
     """
     beside = {"full square": shares[f"{of}mfu_full_square"], **({"6N": shares[f"{of}mfu_6n"]} if by_6n else {})}
-    others = [f"{name} {f'{share:.{digits}%}' if share <= 1.0 else 'above 100%'}" for name, share in beside.items() if share is not None]
-    return f"MFU {strong(format(shares[f'{of}mfu'], f'.{digits}%'))} (attention as computed; {', '.join([*others, *more])})"
+    others = [f"{name} {units.share(share, digits)}" for name, share in beside.items() if share is not None]
+    return f"MFU {strong(units.share(shares[f'{of}mfu'], digits))} (attention as computed; {', '.join([*others, *more])})"
 
 
 Plan = Mapping[str, Any]  # options that reproduce a row

@@ -28,7 +28,7 @@ def describe_data(run: Mapping[str, Any]) -> list[str]:
     sentences = [f"measured {run['tokens_per_second']:,.0f} tokens/s, a step of {step}: {mfu_words(run, 2)}"]
     if run["of_peak"] > 1.0:
         wrong = "the rate, the number of accelerators, the model or the precision"
-        return [*sentences, f"impossible: {run['of_peak']:.0%} of the peak by the operations of this plan; check {wrong}"]
+        return [*sentences, f"impossible: {run['of_peak']:.3g} times the peak by the operations of this plan; check {wrong}"]
     predicted = mfu_words(run, of="predicted_")
     step, band = units.show(run["predicted_seconds"], "s", 4), run["predicted_band_tokens_per_second"]
     between = "" if band is None else f" (band {band[0]:,.0f} to {band[1]:,.0f})"

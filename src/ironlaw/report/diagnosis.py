@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ironlaw import units
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.throughput import describe_data, tabulate_suspects
@@ -71,7 +72,8 @@ def _utilisation(file: Mapping[str, Any]) -> str | None:
         return None
     if utilisation["mfu"] is None:
         return f"no MFU: {utilisation['reason']}"
-    return f"MFU {utilisation['mfu']:.1%}, HFU {utilisation['hfu']:.1%} of {utilisation['denominator']}: {utilisation['numerator']}"
+    mfu, hfu = (units.share(utilisation[name]) for name in ("mfu", "hfu"))
+    return f"MFU {mfu}, HFU {hfu} of {utilisation['denominator']}: {utilisation['numerator']}"
 
 
 def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
@@ -212,7 +214,9 @@ def _short(name: str, most: int = 40) -> str:
 
 
 def _roof(kernel: Mapping[str, Any]) -> str:
-    return str(kernel["roof"]) + (" (assumed)" if kernel.get("assumed") else "") + (", recomputed" if kernel.get("recompute") else "")
+    """The roof of a kernel, why it is above it, and whether it ran again."""
+    roof = str(kernel["roof"]) + (" (assumed)" if kernel.get("assumed") else "")
+    return ", ".join([roof, *([kernel["beats"]] if kernel.get("beats") else []), *(["recomputed"] if kernel.get("recompute") else [])])
 
 
 def _overview(files: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:

@@ -181,4 +181,4 @@ def _tflops(rate: float) -> str:
 
 
 def _of(share: float | None, name: str) -> str:
-    return "" if share is None else f" = {name} {share:.1%}"
+    return "" if share is None else f" = {name} {units.share(share)}"

@@ -23,6 +23,10 @@ from ironlaw.measure.roof import COMPUTE, HBM
 LAUNCH, NO_ROOF = "launch", "none of the roofs"
 NEAR = 0.5  # of a roof: a kernel that takes twice as long is limited by its shape or a latency instead
 TOO_FAST = 1.05  # of a peak: above it, the sizes or the precision are wrong, or a cache served the data
+FROM_CACHE = "bytes from a cache"  # more of them than HBM moves in that time
+MOVES_FASTER = "bytes above the calibrated rate"  # larger than the copies it was measured with, or in part from a cache
+COMPUTES_FASTER = "FLOP/s above the calibrated rate"
+STARTS_FASTER = "shorter than the calibrated launch"
 SHORT = 5_000  # [ns] launch overhead dominates a shorter kernel
 _TIMES = ("ideal", "achievable", "compute", "hbm", "launch", "peak")
 WORKS = {
@@ -53,8 +57,11 @@ class KernelGroup:
     flop_per_second: float | None
     bytes_per_second: float | None
     peak: float | None  # [FLOP/s] dense, of the precision
-    of_peak: float | None  # time at the datasheet's rates over the time taken
-    of_achievable: float | None  # time at the calibrated rates over the time taken
+    of_peak: float | None  # time at the datasheet's rates over the time taken, at most 1
+    of_achievable: float | None  # time at the calibrated rates over the time taken, at most 1
+    times_peak: float | None  # the same without the limit
+    times_achievable: float | None
+    beats: str  # why it is faster than the calibrated rates, "" where it is not
     roof: str
     ideal_ns: int | None  # all calls at datasheet rates, none longer than measured
     roof_ns: int | None  # all calls at achievable rates, none longer than measured
@@ -222,6 +229,9 @@ class _Row:
         recompute = bool(columns.recompute[self.example])
         has_roof = bool(np.isfinite(times.achievable[g])) and self.total > 0
         seconds = self.total * 1e-9
+        ideal_share, achievable_share = (
+            (float(of[g]) * self.count / seconds if seconds else np.nan) for of in (times.ideal, times.achievable)
+        )
         roof, assumed = self._roof(times, g, has_roof)
         classified = columns.named[int(columns.name[self.example])]
         precision, source = self.precision
@@ -243,8 +253,11 @@ class _Row:
             flop_per_second=_number(flop * self.count / seconds) if seconds else None,
             bytes_per_second=_number(moved * self.count / seconds) if seconds else None,
             peak=_number(times.peak[g]),
-            of_peak=_number(times.ideal[g] * self.count / seconds) if has_roof else None,
-            of_achievable=_number(times.achievable[g] * self.count / seconds) if has_roof else None,
+            of_peak=_number(min(ideal_share, 1.0)) if has_roof else None,
+            of_achievable=_number(min(achievable_share, 1.0)) if has_roof else None,
+            times_peak=_number(ideal_share) if has_roof else None,
+            times_achievable=_number(achievable_share) if has_roof else None,
+            beats=times.beats(g, seconds / self.count) if has_roof else "",
             roof=roof,
             ideal_ns=int(ideal) if has_roof else None,
             roof_ns=int(achievable) if has_roof else None,
@@ -306,6 +319,15 @@ class _Timed:
         if self.moved[g] > TOO_FAST * self.bandwidth * seconds:
             return "more bytes per second than HBM: a cache served them, or the sizes are wrong"
         return ""
+
+    def beats(self, g: int, seconds: float) -> str:
+        """Why a group takes less time than at the calibrated rates, by the roof that would take longest; "" where it takes more."""
+        if not self.achievable[g] > seconds:
+            return ""
+        if self.moved[g] > self.bandwidth * seconds:
+            return FROM_CACHE
+        longest = max((self.hbm[g], MOVES_FASTER), (self.compute[g], COMPUTES_FASTER), (self.launch[g], STARTS_FASTER))
+        return longest[1]
 
 
 def _times(

@@ -117,7 +117,8 @@ def _judge(values: dict[str, Any], factor: Term, roof: LinkRoof | None) -> tuple
         verdict = "near it, only fewer bytes help"
     else:
         verdict = "latency, launches or waiting for a late rank set the time"
-    return [*lines, f"{share:.0%} of the roof: {verdict}"], [algorithm, bus], share <= 1.0
+    of_roof = f"{share:.0%} of the roof" if share <= 1.0 else f"{share:.3g} times the roof"
+    return [*lines, f"{of_roof}: {verdict}"], [algorithm, bus], share <= 1.0
 
 
 def _show_decimal(size: float) -> str:

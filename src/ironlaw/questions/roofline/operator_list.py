@@ -348,10 +348,11 @@ def _judge(row: Mapping[str, Any], measured: float) -> tuple[str, bool]:
     start, products = f"measured {units.show(measured, 's', 4)} per step", row["compute_time"] / measured
     if products > 1.0:
         wrong = "the rate, the devices or the list"
-        return f"{start}: impossible, {products:.0%} of the compute roof by its products alone; check {wrong}", False
+        return f"{start}: impossible, {products:.3g} times the compute roof by its products alone; check {wrong}", False
     share = row["step_time"] / measured
     fused = ": its kernels are fused" if share > 1.0 else ""
-    return f"{start}: {share:.0%} of the roofs{' without fusion' if fused else ''}, {products:.0%} of the compute roof{fused}", True
+    of_roofs = f"{share:.3g} times the roofs without fusion" if fused else f"{share:.0%} of the roofs"
+    return f"{start}: {of_roofs}, {products:.0%} of the compute roof{fused}", True
 
 
 def _kind_rows(operators: Sequence[ListedOperator]) -> list[dict[str, Any]]:

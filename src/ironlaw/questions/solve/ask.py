@@ -274,7 +274,7 @@ def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
     if predicted:
         headline.append(f"predicted {workload.mfu_name} {predicted:.1%}: {'enough' if predicted >= least else 'not enough'}")
     if least > 1.0:
-        headline.insert(0, f"no: this needs {least:.0%} of the peak")
+        headline.insert(0, f"no: this needs {least:.3g} times the peak")
     numbers = {"mfu": predicted, "min_mfu": least, "min_mfu_by": needed, "predicted_mfu": predicted}
     return Solution(headline, gpus, numbers, least <= (predicted or 1.0))
 
