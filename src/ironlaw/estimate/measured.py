@@ -69,6 +69,7 @@ class Fault(Frozen):
 
 FAULTS = (
     Fault("kernels", "products in tf32", lambda plan: {"precision": "tf32"} if plan["precision"] in ("bf16", "fp16") else None),
+    Fault("kernels", "products in fp32", lambda plan: {"precision": "fp32"} if plan["precision"] in ("bf16", "fp16", "tf32") else None),
     Fault("memory_bound", "no flash attention", lambda plan: {"flash_attention": False} if plan["flash_attention"] else None),
     Fault("recomputation", "every layer recomputed", lambda plan: {"recompute": "full"} if plan["recompute"] != "full" else None),
     Fault("network", "nothing overlaps", lambda plan: {"overlap": "none"} if plan["gpus"] > 1 else None),
@@ -200,8 +201,7 @@ def rank_suspects(group: Group, at: int, step: float, predicted: float) -> tuple
     if gap <= 0.0:
         return ()
     plan, seconds = _options(group, at), {name: share * predicted for name, share in waterfall_data(group, at).items()}
-    steps = {fault.part: _step_with(fault, plan, group) for fault in FAULTS}
-    faulty = {part: found for part, found in steps.items() if found is not None and found[1] > NOTICEABLE * predicted}
+    faulty = _nearest_faults([(fault, _step_with(fault, plan, group)) for fault in FAULTS], step, predicted)
     suspects = []
     for part in CHECKS:
         if (part == "pipeline" and plan["pp"] == 1) or (part == "network" and plan["gpus"] == 1):
@@ -210,6 +210,18 @@ def rank_suspects(group: Group, at: int, step: float, predicted: float) -> tuple
         takes = max(seconds[part], 0.0)
         suspects.append(Suspect(part=part, takes=takes, would_take=takes + gap, fault=name, with_fault=slower))
     return tuple(sorted(suspects, key=lambda suspect: _unlikeliness(suspect, step, predicted)))
+
+
+def _nearest_faults(steps: Sequence[tuple[Fault, tuple[str, float] | None]], step: float, predicted: float) -> dict[str, tuple[str, float]]:
+    """Of the faults of each part that make the step longer, the one whose step is nearest to the measured one."""
+    faulty: dict[str, tuple[str, float]] = {}
+    for fault, found in steps:
+        if found is None or not found[1] > NOTICEABLE * predicted:
+            continue
+        known = faulty.get(fault.part)
+        if known is None or abs(math.log(found[1] / step)) < abs(math.log(known[1] / step)):
+            faulty[fault.part] = found
+    return faulty
 
 
 def _unlikeliness(suspect: Suspect, step: float, predicted: float) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from ironlaw.measure.kernels.names import read_names
 from ironlaw.measure.profile import Profile, profile
 from ironlaw.measure.profiler_cost import check_profiler_cost, measure_profiler_cost, refuse_dispatch
 from ironlaw.measure.read.chrome import TIME_UNITS, read_chrome
+from ironlaw.measure.read.memory_text import MemoryText, read_entries, read_memory_text
 from ironlaw.measure.read.memory_timeline import Timeline, read_timeline
 from ironlaw.measure.read.nsys import read_nsys
 from ironlaw.measure.read.snapshot import Snapshot, read_snapshot
@@ -34,6 +35,7 @@ from ironlaw.units import parse
 if TYPE_CHECKING:
     from ironlaw.catalog.citations import Citations
     from ironlaw.catalog.sourced import Source
+    from ironlaw.measure.logs import Log
     from ironlaw.measure.logs.reading import LogReading
 
 CHOICES = ("keep", "drop")
@@ -49,11 +51,13 @@ class Diagnosis(Shown):
     logs: tuple[LogReading, ...]
     snapshots: tuple[Snapshot, ...]
     timelines: tuple[Timeline, ...]
+    texts: tuple[MemoryText, ...]
     ranks: Ranks | None
     verdict: Verdict
     findings: tuple[Finding, ...]
     comparison: Comparison | None
     memory: tuple[MemoryRow, ...]  # measured against predicted
+    memory_run: Mapping[str, Any] | None  # the run that the prediction of memory is of, what was assumed, and ways to fit
     assumptions: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
@@ -78,6 +82,7 @@ class Diagnosis(Shown):
         files += [_file_data(log.path, log.rates.device if log.rates else None) | {"log": log.data()} for log in self.logs]
         files += [_file_data(s.path) | {"snapshot": s.data()} for s in self.snapshots]
         files += [_file_data(t.path) | {"memory_timeline": t.data()} for t in self.timelines]
+        files += [_file_data(t.path) | {"memory_text": t.data()} for t in self.texts]
         comparison = {"compare": None, "comparison": None} if self.comparison is None else self.comparison.data()
         return {
             "files": files,
@@ -86,6 +91,7 @@ class Diagnosis(Shown):
             "findings": [f.data() for f in self.findings],
             "compare": comparison["compare"],
             "memory": [row.data() for row in self.memory] or None,
+            "memory_run": None if self.memory_run is None else dict(self.memory_run),
             "parallel_efficiency": _efficiency(self.logs),
             "comparison": comparison["comparison"],
         }
@@ -172,12 +178,12 @@ def _diagnose(
     readings = _Readings()
     for file in files:
         try:
-            _add_file(readings, file, time_unit, analyse, lambda f: _interpret_log(f, on, question or {}, folders))
+            _add_file(readings, file, time_unit, analyse, lambda log: _interpret_log(log, on, question or {}, folders))
         except IronlawError as error:
             if file in named or len(files) == 1:
                 raise
             skipped.append(f"skipped over: {error}")  # in a folder, files that cannot be read are skipped with a warning
-    if files and not (readings.profiles or readings.logs or readings.snapshots or readings.timelines):
+    if files and not readings.read_any:
         raise InputError(f"none of {len(files)} files could be read; the first: {skipped[-len(files)].removeprefix('skipped over: ')}")
     _check_throughput(rate, readings, against, question)
     profiles = readings.profiles
@@ -185,21 +191,24 @@ def _diagnose(
     if untraced is not None and not profiler_costs:
         raise QuestionError("--untraced-step needs a trace: give one")
     verdicts = tuple(refuse_dispatch(judge_rank(p), profiler_costs[i : i + 1]) for i, p in enumerate(profiles))
-    memory = bool(readings.snapshots or readings.timelines)
+    memory = bool(readings.snapshots or readings.timelines or readings.texts)
     ranks, verdict, rank_warnings = _join_ranks(profiles, verdicts, readings.logs, memory)
     comparison, why_not = _compare(readings, against, question, rate, folders)
     several = len(files) > 1
+    memory_rows, memory_run = _memory(readings, question, folders)
     warnings = [*skipped, *rank_warnings, *why_not, *check_profiler_cost(profiler_costs), *_warnings(readings, comparison, many=several)]
     return Diagnosis(
         profiles=tuple(profiles),
         logs=tuple(readings.logs),
         snapshots=tuple(readings.snapshots),
         timelines=tuple(readings.timelines),
+        texts=tuple(readings.texts),
         ranks=ranks,
         verdict=refuse_dispatch(verdict, profiler_costs),
-        findings=findings_of(profiles, ranks, readings.logs, readings.snapshots, profiler_costs),
+        findings=findings_of(profiles, ranks, readings.logs, readings.snapshots, profiler_costs, readings.texts),
         comparison=comparison,
-        memory=_memory(readings, question, folders),
+        memory=memory_rows,
+        memory_run=memory_run,
         assumptions=_assumptions(policy, profiles, on, untraced),
         warnings=tuple(dict.fromkeys(warnings)),
         verdicts=verdicts,
@@ -232,15 +241,28 @@ class _Readings:
     logs: list[LogReading] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
     timelines: list[Timeline] = field(default_factory=list)
+    texts: list[MemoryText] = field(default_factory=list)
+
+    @property
+    def read_any(self) -> bool:
+        """Whether any file could be read."""
+        return bool(self.profiles or self.logs or self.snapshots or self.timelines or self.texts)
 
 
 def _add_file(
-    readings: _Readings, file: Path, time_unit: str, analyse: Callable[[Trace], Profile], read_a_log: Callable[[Path], LogReading]
+    readings: _Readings, file: Path, time_unit: str, analyse: Callable[[Trace], Profile], interpret: Callable[[Log], LogReading]
 ) -> None:
     """Read ``file`` and add it to ``readings``."""
     kind = kind_of(file)
     if kind == "log":
-        readings.logs.append(read_a_log(file))
+        from ironlaw.measure.logs import read_log
+
+        log = read_log(file)
+        readings.logs.append(interpret(log))
+        if entries := read_entries(log.printed):
+            readings.texts.append(MemoryText(str(file), entries))
+    elif kind == "memory":
+        readings.texts.append(read_memory_text(file))
     elif kind == "snapshot":
         readings.snapshots.append(read_snapshot(file))
     elif kind == "timeline":
@@ -268,9 +290,8 @@ def _read_untraced_step(untraced_step: str | float | None) -> float | None:
     return seconds
 
 
-def _interpret_log(file: Path, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
-    """Read a log, and compute its rates with the job that the question describes."""
-    from ironlaw.measure.logs import read_log
+def _interpret_log(log: Log, on: str | None, question: Mapping[str, Any], folders: tuple[str, ...]) -> LogReading:
+    """The rates of a log, with the job that the question describes."""
     from ironlaw.measure.logs.reading import log_reading
 
     options = read_options({name: question[name] for name in (*_WHOLE, "precision", "recompute") if name in question})
@@ -279,7 +300,7 @@ def _interpret_log(file: Path, on: str | None, question: Mapping[str, Any], fold
             if isinstance(options[name], list):
                 raise QuestionError(f"--{name.replace('_', '-')} {question[name]}: a log has one run: give one value")
             options[name] = int(options[name])
-    return log_reading(read_log(file), question.get("model"), on, folders=folders, **options)
+    return log_reading(log, question.get("model"), on, folders=folders, **options)
 
 
 def _keep_with_events(traces: list[Trace]) -> list[Trace]:
@@ -354,7 +375,7 @@ def _compare(
         from ironlaw.measure.versus.from_log import compare_log
 
         return compare_log(timed, tokens_per_second, against, question or {}, folders)
-    if readings.snapshots or readings.timelines:
+    if readings.snapshots or readings.timelines or readings.texts:
         return None, []
     raise QuestionError("no step times to compare with the estimate: give a trace, a log with step times, or --tokens-per-second")
 
@@ -374,12 +395,26 @@ def _compare_by_log(logs: list[LogReading], question: Mapping[str, Any], folders
         return None, [f"not compared with an estimate: {error}"]
 
 
-def _memory(readings: _Readings, question: Mapping[str, Any] | None, folders: tuple[str, ...]) -> tuple[MemoryRow, ...]:
-    """Compare measured peaks of memory with the estimate: of one snapshot and of one timeline."""
-    if not (readings.snapshots or readings.timelines) or not (question and question.get("model")):
-        return ()
-    timeline = readings.timelines[0] if readings.timelines else None
-    return tuple(compare_memory(readings.snapshots[0] if readings.snapshots else None, run_estimate(question, folders), timeline))
+def _memory(
+    readings: _Readings, question: Mapping[str, Any] | None, folders: tuple[str, ...]
+) -> tuple[tuple[MemoryRow, ...], Mapping[str, Any] | None]:
+    """Measured peaks of memory against the estimate of the simplest run that the question allows, and that run."""
+    from ironlaw.measure.versus.plain_run import describe_run, fill_simply, ways_to_fit
+
+    texts = [text for text in readings.texts if text.entries]
+    if not (readings.snapshots or readings.timelines or texts) or not (question and question.get("model")):
+        return (), None
+    filled, assumed = fill_simply(question)
+    estimate = run_estimate(filled, folders)
+    rows = compare_memory(
+        readings.snapshots[0] if readings.snapshots else None,
+        estimate,
+        readings.timelines[0] if readings.timelines else None,
+        texts[0].fullest if texts else None,
+    )
+    ran_out = any(text.fullest.asked is not None for text in texts)
+    ways = ways_to_fit(filled, folders) if ran_out else None
+    return tuple(rows), {"plan": describe_run(estimate), "assumed": list(assumed), "ways_to_fit": ways}
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:

@@ -13,7 +13,7 @@ from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.throughput import describe_data, tabulate_suspects
 from ironlaw.report.answer import table_lines
-from ironlaw.report.logs import efficiency_lines, log_lines, logs_lines, memory_lines, snapshot_lines, timeline_lines
+from ironlaw.report.logs import efficiency_lines, log_lines, logs_lines, memory_lines, memory_text_lines, snapshot_lines, timeline_lines
 from ironlaw.report.terminal import Ink, bar
 
 MOST_ROWS = 12
@@ -47,7 +47,7 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
         list(_roofs(data["verdict"], ink)),
         list(_findings(data["findings"], ink)),
         list(_comparison(data, ink)),
-        list(memory_lines(data.get("memory") or [], ink)),
+        list(memory_lines(data.get("memory") or [], data.get("memory_run"), ink)),
         list(efficiency_lines(data.get("parallel_efficiency") or [], ink)),
         [ink.bad("warning: ") + w for w in data.get("warnings", [])],
     ]
@@ -100,6 +100,8 @@ def _title(file: Mapping[str, Any]) -> str:
         return f"{words[0]}: memory snapshot"
     if "memory_timeline" in file:
         return f"{words[0]}: memory timeline"
+    if "memory_text" in file:
+        return f"{words[0]}: {file['memory_text']['entries'][0]['form']}"
     device = file["device"] or "unnamed device"
     accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
     rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")
@@ -116,6 +118,8 @@ def _file(file: Mapping[str, Any], ink: Ink) -> Iterator[Iterator[str]]:
         yield snapshot_lines(file["snapshot"], ink)
     elif "memory_timeline" in file:
         yield timeline_lines(file["memory_timeline"], ink)
+    elif "memory_text" in file:
+        yield memory_text_lines(file["memory_text"], ink)
     else:
         yield _window(file, ink)
         yield _steps(file["steps"], ink)

@@ -73,7 +73,9 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
             yield ink.dim(f"  {why}")
     for excluded in log["excluded"]:
         yield f"  ruled out: {excluded['roof']} ({excluded['why']})"
-    if log["memory"]:
+    if peaks := _peaks(log["claims"]):
+        yield f"  memory at most: {peaks}"
+    elif log["memory"]:
         yield f"  highest memory {log['memory'] / 2**30:.1f} GiB"
     for source in log["said"]:
         yield ink.dim(f"  {source}")
@@ -133,16 +135,63 @@ def _fit(fit: Mapping[str, Any]) -> str:
 
 
 def snapshot_lines(snapshot: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    """The state of each device's allocator."""
+    """The peak of each device and its holders, then the state of its allocator at the dump."""
     for device in snapshot["devices"]:
         yield ink.bold(f"Memory of device {device.get('device', 0)}")
+        peak, reserved = device.get("peak"), device.get("reserved_peak")
+        if peak:
+            yield f"  peak of the trace              {_gib(peak['size'])}{_moment(peak, device)}"
+            yield from _holder_lines(device.get("peak_holders"))
+        if reserved:
+            yield f"  peak reserved                  {_gib(reserved['size'])}"
+        yield "  at the dump" + ("" if peak else " (the file has no trace, so no peak)")
         for key, value in device.items():
             if isinstance(value, int) and not isinstance(value, bool) and value > 1 << 20:
-                yield f"  {key.replace('_', ' '):<28} {value / 2**30:9.3f} GiB"
+                yield f"    {key.replace('_', ' '):<28} {_gib(value)}"
             elif isinstance(value, float):
-                yield f"  {key.replace('_', ' '):<28} {value:9.1%}"
-        for holder in (device.get("holders") or [])[:MOST_ROWS]:
-            yield f"    {holder['size'] / 2**30:9.3f} GiB  {holder.get('frame') or holder.get('name') or ''}"
+                yield f"    {key.replace('_', ' '):<28} {value:9.1%}"
+        yield from _holder_lines(device.get("holders"))
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:9.3f} GiB"
+
+
+def _moment(peak: Mapping[str, Any], device: Mapping[str, Any]) -> str:
+    """When the peak was, in entries of the trace."""
+    churn = device.get("churn") or {}
+    return f", after entry {peak['entry']:,} of {churn['entries']:,}" if churn.get("entries") else ""
+
+
+def _holder_lines(holders: list[Mapping[str, Any]] | None) -> Iterator[str]:
+    """The largest holders of memory with their lines of source."""
+    for holder in (holders or [])[:MOST_ROWS]:
+        yield f"      {_gib(holder['size'])}  {holder.get('frame') or holder.get('name') or ''}"
+
+
+SAID = (  # what a message or table may say, with its words
+    ("asked", "requested, and refused"),
+    ("allocated", "allocated by PyTorch"),
+    ("peak_allocated", "peak allocated"),
+    ("reserved", "reserved by PyTorch"),
+    ("peak_reserved", "peak reserved"),
+    ("unallocated", "reserved, not allocated"),
+    ("this_process", "this process"),
+    ("used", "used by all processes"),
+    ("other_processes", "other processes"),
+    ("free", "free on the device"),
+    ("capacity", "capacity"),
+)
+
+
+def memory_text_lines(text: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+    """The message or table with the most memory, and how many others the file has."""
+    entry, rest = text["entries"][0], len(text["entries"]) - 1
+    device = "" if entry["device"] is None else f" of device {entry['device']}"
+    yield ink.bold(f"Memory{device}, from {entry['form']}" + (f" ({rest} more in the file)" if rest else ""))
+    for key, words in SAID:
+        if entry[key] is not None:
+            yield f"  {words:<28} {_gib(entry[key])}"
 
 
 def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:
@@ -153,8 +202,8 @@ def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:
             yield f"  {category:<24} {size / 2**30:9.3f} GiB"
 
 
-def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
-    """A table of measured and predicted memory."""
+def memory_lines(rows: list[Mapping[str, Any]], run: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
+    """A table of measured and predicted memory, with the run that was predicted, and changes with which it fits."""
     columns = (
         Column("term", "memory"),
         Column("measured", "measured", "B"),
@@ -164,6 +213,18 @@ def memory_lines(rows: list[Mapping[str, Any]], ink: Ink) -> Iterator[str]:
     )
     if rows:
         yield from table_lines(Table("memory", "Memory, measured and predicted", columns, rows), ink)
+    if not run:
+        return
+    yield f"  predicted for {run['plan']}"
+    if run["assumed"]:
+        yield ink.dim(f"  assumed, as not given: {', '.join(run['assumed'])}")
+    if run["ways_to_fit"] is None:
+        return
+    for way in run["ways_to_fit"]:
+        fits = f"{way['device'] / 2**30:.1f} GiB, {way['fits_probability']:.0%} likely to fit, {way['time_ratio']:.2f} x the time"
+        yield f"  with {way['flags']}: {fits}"
+    if not run["ways_to_fit"]:
+        yield "  no single change makes it fit: more GPUs, a smaller model, or adapters (ironlaw plan searches)"
 
 
 def _lines(number: int) -> str:
@@ -182,3 +243,15 @@ def _tflops(rate: float) -> str:
 
 def _of(share: float | None, name: str) -> str:
     return "" if share is None else f" = {name} {units.share(share)}"
+
+
+PEAKS = (("memory_active_max", "active"), ("memory_allocated_max", "allocated"), ("memory_reserved_max", "reserved"))
+
+
+def _peaks(claims: Mapping[str, float]) -> str:
+    """The peaks of memory that a log prints, each with its kind.
+
+    >>> _peaks({"memory_allocated_max": 2.0**31, "memory_reserved_max": 3.0 * 2**30})
+    'allocated 2.0 GiB, reserved 3.0 GiB'
+    """
+    return ", ".join(f"{words} {claims[name] / 2**30:.1f} GiB" for name, words in PEAKS if name in claims)

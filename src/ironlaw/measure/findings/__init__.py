@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ironlaw.measure.findings import device, from_logs, host, links, numbers, recording, streams
+from ironlaw.measure.findings import device, from_logs, host, links, memory, numbers, recording, streams
 from ironlaw.measure.findings.finding import Facts, Finding
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.profile import Profile
     from ironlaw.measure.profiler_cost import ProfilerCost
+    from ironlaw.measure.read.memory_text import MemoryText
     from ironlaw.measure.read.snapshot import Snapshot
 
 FINDINGS = {
@@ -25,6 +26,7 @@ FINDINGS = {
     "stream-wait": streams.stream_wait,
     "synchronisation-in-the-loop": host.synchronisation_in_the_loop,
     "allocator-churn": host.allocator_churn,
+    "out-of-memory": memory.out_of_memory,
     "warm-up-steps": recording.warm_up_steps,
     "profiler-overhead": recording.profiler_overhead,
     "straggler-rank": links.straggler_rank,
@@ -46,9 +48,10 @@ def findings_of(
     logs: Sequence[LogReading],
     snapshots: Sequence[Snapshot],
     profiler_costs: Sequence[ProfilerCost] = (),
+    texts: Sequence[MemoryText] = (),
 ) -> tuple[Finding, ...]:
     """Collect all findings, the one with most seconds lost first; those without seconds last."""
-    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(profiler_costs))
+    facts = Facts(tuple(profiles), ranks, tuple(logs), tuple(snapshots), tuple(texts), tuple(profiler_costs))
     findings = [finding for name, look in FINDINGS.items() for finding in look(name, facts)]
     findings += [finding for name in OF_LOGS for finding in from_logs.of_logs(name, facts)]
     return tuple(sorted(findings, key=lambda f: -(f.seconds_lost or 0.0)))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ironlaw.measure.logs.reading import LogReading
     from ironlaw.measure.profile import Profile
     from ironlaw.measure.profiler_cost import ProfilerCost
+    from ironlaw.measure.read.memory_text import MemoryText
     from ironlaw.measure.read.snapshot import Snapshot
 
 WORTH = 0.02  # of the window: a smaller gain disappears in the noise between steps
@@ -24,6 +25,7 @@ class Facts:
     ranks: Ranks | None
     logs: tuple[LogReading, ...]
     snapshots: tuple[Snapshot, ...]
+    texts: tuple[MemoryText, ...] = ()
     profiler_costs: tuple[ProfilerCost, ...] = ()  # one for each profile; none if the untraced step time is unknown
 
 

@@ -15,6 +15,7 @@ from ironlaw.measure.logs import (
     all_reduce_bench,
     deepspeed,
     llm_c,
+    maxtext,
     megatron,
     mlperf,
     modded_nanogpt,
@@ -22,23 +23,29 @@ from ironlaw.measure.logs import (
     nccl_tests,
     plain,
     torchtitan,
+    torchtune,
+    trainer_output,
     trainer_state,
 )
-from ironlaw.measure.logs.log import MOST, Calls, Log, Notes, lines
+from ironlaw.measure.logs.log import MOST, Calls, Log, Notes, lines, states
 from ironlaw.measure.read.limits import open_bytes
 
 __all__ = ["FORMATS", "HEAD", "Calls", "Log", "read_log", "recognise"]
 
 HEAD = 4 << 20  # bytes searched: imports, environments and arguments of hundreds of ranks come before the first iteration
 
-_LINES = (mlperf, megatron, torchtitan, modded_nanogpt, llm_c, nanogpt, deepspeed, nccl_tests, all_reduce_bench, plain)
+_LINES = (
+    mlperf, megatron, torchtitan, torchtune, maxtext, modded_nanogpt, llm_c, nanogpt, deepspeed, trainer_output, nccl_tests,
+    all_reduce_bench, plain,
+)  # fmt: skip
 
 
 def _streamed(module: object) -> Callable[[str, Notes], Log]:
-    """A reader of a path, from a module that reads lines."""
+    """A reader of a path, from a module that reads lines, or all states of lines that are overwritten."""
+    stream = states if getattr(module, "OVERWRITES", False) else lines
 
     def read(path: str, notes: Notes) -> Log:
-        log: Log = module.read(lines(path, notes), notes)  # type: ignore[attr-defined]
+        log: Log = module.read(stream(path, notes), notes)  # type: ignore[attr-defined]
         return log
 
     return read

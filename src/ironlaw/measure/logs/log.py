@@ -6,6 +6,7 @@ Logs come from other machines: coloured, cut, with lines of several ranks mixed.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections import Counter
@@ -29,6 +30,7 @@ ROWS = 5_000_000
 SECONDS = 600.0
 AGES = 1e9  # [s] no step takes 30 years
 OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power", "batch")
+MEMORY = ("out of memory. Tried", "Max_MA ")  # in lines about device memory
 JITTER = 2  # ranks that print without a prefix run at most this many iterations ahead of each other
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]{0,200}\x07|[@-Z\\-_])|\[\d{1,3}(?:;\d{1,3}){0,5}m")
@@ -84,6 +86,7 @@ class Log:
     calls: Calls | None = None
     skipped: dict[str, int] = field(default_factory=dict)  # number of lines left out, by reason
     warnings: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()  # lines about device memory
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -99,6 +102,7 @@ class Notes:
     timers: dict[str, list[float]] = field(default_factory=dict)  # [s] by name, one value for each line
     device_name: str = ""
     devices: int = 0
+    printed: list[str] = field(default_factory=list)  # lines about device memory, for read/memory_text
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: dict[str, None] = field(default_factory=dict)  # in order, each once
 
@@ -106,6 +110,11 @@ class Notes:
         """Store a warning once; at most 100, so that a hostile file cannot fill memory."""
         if len(self.warnings) < 100:
             self.warnings[text] = None
+
+    def memory(self, line: str) -> None:
+        """Store a line about device memory; at most 1,000 of them."""
+        if len(self.printed) < 1000 and any(sign in line for sign in MEMORY):
+            self.printed.append(line[:4096])
 
     def argument(self, name: str, value: str) -> None:
         """Store an argument; the first value counts, because later ones come from other ranks."""
@@ -180,6 +189,7 @@ class Rows:
             "devices": notes.devices or None,
             "skipped": dict(notes.skipped),
             "warnings": tuple(notes.warnings),
+            "printed": tuple(notes.printed),
             **columns,
             **extra,
         }
@@ -233,6 +243,24 @@ def _optional(values: list[float]) -> Floats | None:
     return None if np.all(np.isnan(column)) else column
 
 
+def states(path: str | Path, notes: Notes) -> Iterator[str]:
+    """Stream the lines of ``path``, with every state of a progress bar that carriage returns overwrite; too long ones are skipped."""
+    deadline = Deadline(path, SECONDS)
+    with open_bytes(path, MOST) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None) as text:
+        count, whole = 0, True  # whether the last piece ended its line
+        while piece := text.readline(LONGEST):
+            count += 1
+            if count % 4096 == 0:
+                deadline.check()
+            before, whole = whole, piece.endswith("\n")
+            if before and (whole or len(piece) < LONGEST):
+                line = plain(piece.rstrip("\n"))
+                notes.memory(line)
+                yield line
+            elif before:
+                notes.skipped[f"longer than {LONGEST} bytes"] += 1
+
+
 def lines(path: str | Path, notes: Notes) -> Iterator[str]:
     """Stream the lines of ``path`` without colours; lines longer than ``LONGEST`` are skipped and counted."""
     deadline = Deadline(path, SECONDS)
@@ -250,7 +278,9 @@ def lines(path: str | Path, notes: Notes) -> Iterator[str]:
                 continue
             # a progress bar overwrites its line: only the text after the last carriage return is visible
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
-            yield plain(text.rsplit("\r", 1)[-1])
+            line = plain(text.rsplit("\r", 1)[-1])
+            notes.memory(line)
+            yield line
 
 
 def plain(text: str) -> str:

@@ -29,6 +29,7 @@ SIZE = 1 << 62  # largest number of bytes or microseconds
 
 ALLOCATED, PENDING, FREE = "active_allocated", "active_pending_free", "inactive"
 NO_STACK = "(no stack recorded)"
+BACKWARD, NO_PYTHON = "(backward pass: C++ stack only)", "(C++ stack only)"
 EARLIER = "(allocated before the trace begins)"
 _INSIDE = ("/torch/", "\\torch\\", "<frozen ", "<string>")  # frames of torch and of the interpreter
 _KEYS = ("segments", "device_traces")
@@ -236,16 +237,19 @@ class _Reader:
         return self.whole(block, "requested_size", "blocks", size), block.get("frames")
 
     def line(self, frames: Any) -> str:
-        """The source line of a stack: the innermost Python frame outside torch."""
+        """The source line of a stack: the innermost Python frame outside torch, else inside it; without one, what the C++ frames are of."""
         if not isinstance(frames, list) or not frames:
             return NO_STACK
         if (known := self.lines.get(id(frames))) is not None:
             return known
         rows = [f for f in frames[:FRAMES] if isinstance(f, dict)]
         names = [printable(f.get("filename", "")) for f in rows]
-        outside = (i for i, n in enumerate(names) if n.endswith(".py") and not any(part in n for part in _INSIDE))
-        at = next(outside, 0)
-        text = f"{names[at]}:{printable(rows[at].get('line', ''), 12)} {printable(rows[at].get('name', ''))}" if rows else NO_STACK
+        python = [i for i, n in enumerate(names) if n.endswith(".py")]
+        at = next((i for i in python if not any(part in names[i] for part in _INSIDE)), python[0] if python else None)
+        if at is not None:
+            text = f"{names[at]}:{printable(rows[at].get('line', ''), 12)} {printable(rows[at].get('name', ''))}"
+        else:  # torch runs the backward pass on threads without a Python stack
+            text = BACKWARD if any("autograd" in printable(row.get("name", "")) for row in rows) else NO_PYTHON
         self.lines[id(frames)] = text
         return text
 

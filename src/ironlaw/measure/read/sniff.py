@@ -9,15 +9,15 @@ from pathlib import Path
 from ironlaw.errors import InputError
 from ironlaw.measure import logs
 from ironlaw.measure.logs import HEAD
-from ironlaw.measure.read import memory_timeline, nsys, snapshot
+from ironlaw.measure.read import memory_text, memory_timeline, nsys, snapshot
 from ironlaw.measure.read.limits import head
 
 MOST_FILES = 4096  # in a folder: one trace per rank, and some more
-READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots"
+READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots, out-of-memory messages"
 
 
 def kind_of(path: str | Path, sure: bool = False) -> str:
-    """``chrome``, ``nsys``, ``snapshot``, ``timeline`` or ``log``; for any other file an InputError lists what ironlaw reads.
+    """``chrome``, ``nsys``, ``snapshot``, ``timeline``, ``log`` or ``memory``; for any other file an InputError lists what ironlaw reads.
 
     JSON without an event in its first megabytes counts as a trace if the user named the file, but not with ``sure``.
     """
@@ -49,6 +49,8 @@ def _kind(start: bytes) -> str | None:
         return "chrome"
     if logs.recognise(start) is not None:
         return "log"
+    if memory_text.recognise(start):
+        return "memory"
     if text[:1] in (b"{", b"[") and any(key in text for key in (b'"traceEvents"', b'"ph"', b'"schemaVersion"', b'"deviceProperties"')):
         return "chrome"
     if b'"schema_version"' in text and b'"step"' in text:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
+from ironlaw.measure.read.memory_text import PrintedMemory
 from ironlaw.measure.read.memory_timeline import Timeline
 from ironlaw.measure.read.snapshot import DeviceMemory, Snapshot
 from ironlaw.terms import Term
@@ -46,13 +47,16 @@ class MemoryRow:
         return asdict(self) | {"error": self.error}
 
 
-def compare_memory(snapshot: Snapshot | None, estimate: Estimate, timeline: Timeline | None = None, row: int = 0) -> list[MemoryRow]:
-    """Compare the peaks of a snapshot (its fullest device) and of a timeline with row ``row`` of ``estimate``."""
+def compare_memory(
+    snapshot: Snapshot | None, estimate: Estimate, timeline: Timeline | None = None, printed: PrintedMemory | None = None, row: int = 0
+) -> list[MemoryRow]:
+    """Compare the peaks of a snapshot (its fullest device), of a timeline and of a printed message with row ``row`` of ``estimate``."""
     group, at = estimate.place_of(row)
     if not bool(np.broadcast_to(group.legal, group.index.shape)[at]):
         raise QuestionError("the plan cannot run, so its memory is not compared; ironlaw estimate names the rule that it breaks")
     tree = group.memory.tree
     rows = _compare_totals(snapshot, tree, at) if snapshot is not None else []
+    rows += _compare_printed(printed, tree, at) if printed is not None else []
     return rows + (_compare_categories(timeline, tree["allocated"], at) if timeline is not None else [])
 
 
@@ -77,6 +81,19 @@ def _compare_totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
         MemoryRow(
             "device", None, _value(tree, at), "a snapshot lacks the CUDA context and communication buffers; nvidia-smi includes them"
         ),
+    ]
+
+
+def _compare_printed(printed: PrintedMemory, tree: Term, at: int) -> list[MemoryRow]:
+    """Compare what a message, a table or a line says; a request that failed counts as allocated."""
+    asked = printed.asked or 0
+    allocated = printed.peak_allocated or (None if printed.allocated is None else printed.allocated + asked)
+    reserved = printed.peak_reserved or printed.reserved
+    note = f"{printed.form}: allocated and the request that failed" if asked else printed.form
+    return [
+        MemoryRow("allocated", allocated, _value(tree["allocated"], at), note),
+        MemoryRow("reserved", reserved, _value(tree["reserved"], at), printed.form),
+        MemoryRow("device", printed.this_process or printed.used, _value(tree, at), "of this process" if printed.this_process else ""),
     ]
 
 
