@@ -32,10 +32,15 @@ ASKED = {
     "timeline": ["memory_timeline.raw.gz", *RUN],
     "snapshot": ["snapshot.pickle"],
     "suspect": ["suspect.json"],
+    "message": ["oom.txt", "--model", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--zero", "3", "--micro-batch-size", "4"],
     "log against an estimate": (
         *("megatron_mixtral_16xh100.log", "--model", "mixtral-8x7b", "--on", "h100-sxm", "--gpus", "16", "--seq-len", "2048"),
     ),
 }
+OOM = (
+    b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 70.10 GiB already allocated; 1.20 GiB free; 75.10 GiB"
+    b" reserved in total by PyTorch)"
+)
 COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings"}
 
 
@@ -57,7 +62,7 @@ def suspect() -> dict[str, Any]:
 @functools.cache
 def diagnosed(case: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        made = {"snapshot.pickle": pickle.dumps(worked()), "suspect.json": json.dumps(suspect()).encode()}
+        made = {"snapshot.pickle": pickle.dumps(worked()), "suspect.json": json.dumps(suspect()).encode(), "oom.txt": OOM}
         words = []
         for word in ASKED[case]:
             if word in made:
