@@ -38,8 +38,8 @@ ASKED = {
     ),
 }
 OOM = (
-    b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 70.10 GiB already allocated; 1.20 GiB free; 75.10 GiB"
-    b" reserved in total by PyTorch)"
+    b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 70.10 GiB already allocated; 1.20 GiB free;"
+    b" 75.10 GiB reserved in total by PyTorch)"
 )
 COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings"}
 
