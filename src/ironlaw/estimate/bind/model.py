@@ -9,7 +9,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.catalog.config_json.dimensions import model_from_dimensions
+from ironlaw.catalog.config_json.dimensions import assumed_dimensions, model_from_dimensions
 from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import total_parameters
@@ -24,7 +24,7 @@ from ironlaw.question.words import Interpreted, PerParameter
 
 def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[str]]:
     """The model a question names: a catalogue name, a config.json, or dimensions; and the parts of it that are not modelled."""
-    if isinstance(named, Mapping) or named.startswith("hidden_size=") or ("=" in named and "," in named):
+    if _is_dimensions(named):
         return model_from_dimensions(named), []
     path = Path(os.path.expanduser(named))
     if path.suffix == ".json" or (is_there(path) and ("/" in named or path.is_dir())):
@@ -47,6 +47,15 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
     if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
         raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check lists smaller ones)")
     return model, []
+
+
+def assumed_of(named: Any) -> dict[str, Any]:
+    """What a model from dimensions has that was not given; empty for any other."""
+    return assumed_dimensions(named) if _is_dimensions(named) else {}
+
+
+def _is_dimensions(named: Any) -> bool:
+    return isinstance(named, Mapping) or named.startswith("hidden_size=") or ("=" in named and "," in named)
 
 
 def plain_model(model: Model) -> Model:

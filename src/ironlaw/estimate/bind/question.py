@@ -14,7 +14,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
-from ironlaw.estimate.bind.model import bind_model, trained_model
+from ironlaw.estimate.bind.model import assumed_of, bind_model, trained_model
 from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
 from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
@@ -82,6 +82,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
             assume(notes, name, printed(usual), "default")
     check(asked)
     record, left_out = bind_model(asked.model, folders)
+    notes += [{"name": f"model {name}", "value": value, "origin": "default"} for name, value in assumed_of(asked.model).items()]
     precision = asked.precision or bind_precision(asked.on, folders)
     if "precision" not in asked.given:
         assume(notes, "precision", precision, "default")
