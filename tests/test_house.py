@@ -101,7 +101,7 @@ FLOORS = (
     "documents", "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "bind", "rules",
     "unequal_work", "update", "step", "routing", "rates", "failures", "run", "planner", "cautions", "evidence", "bands", "parameters",
     "waterfall", "again", "many_lengths", "as_data", "columns", "citations", "saved", "answer",
-    "near_counts", "offers", "smaller", "measured",
+    "sizing", "near_counts", "offers", "smaller", "measured",
     "held", "table", "__init__",
 )  # fmt: skip
 

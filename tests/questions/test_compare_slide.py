@@ -12,7 +12,6 @@ from ironlaw.catalog import load
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.questions.compare import compare
 from ironlaw.questions.compare.options import THREE_ROOF
-from ironlaw.questions.compare.sizing import counts_below, first_count, last_count
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown
 
 RUN = {"tokens": "1T", "grid": 100, "pue": 1.2}
@@ -286,23 +285,6 @@ def test_a_cell_is_shown_on_a_terminal_alone(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     compare("llama-3-8b", on="h100-sxm", gpus="8,16", tp=1, pp=1)
     assert capsys.readouterr().err.splitlines() == ["1/2: 8 x h100-sxm", "2/2: 16 x h100-sxm"]
-
-
-def test_sizing_asks_for_few_counts():
-    asked: list[float] = []
-
-    def enough(count: float) -> bool:
-        asked.append(count)
-        return count >= 1000
-
-    counts = [float(8 * odd * 2**power) for power in range(10) for odd in (1, 3, 5, 7)]
-    counts.sort()
-    assert first_count(counts, enough) == 1024
-    assert len(asked) <= 14
-    assert first_count(counts, lambda count: False) is None
-    assert last_count(counts, lambda count: 24 <= count <= 1000) == 896
-    assert last_count(counts, lambda count: False) is None
-    assert counts_below(5, 8, [1.0, 2.0, 4.0]) == [4.0]
 
 
 def test_the_headline_says_why_no_row_answers_yes_and_rows_are_told_once():

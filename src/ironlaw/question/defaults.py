@@ -91,7 +91,7 @@ LEAST_MARGIN = 0.01  # share of device memory that is kept free however sure the
 
 GOAL = "time"
 FRONT = ("time", "cost", "energy", "memory")
-COUNTS = (1.0, 16384.0)  # total accelerators, where a budget, a deadline or a rate is given instead
+COUNTS = (1.0, 131072.0)  # total accelerators, where a budget, a deadline or a rate is given instead
 PLANS = 5  # plans listed, each of a different kind
 NEAR = 0.02  # plans that take at most this much longer than the best are near it: repeated runs of one plan differ by as much
 NEAR_PLANS = 4  # of them listed

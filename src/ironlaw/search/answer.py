@@ -14,6 +14,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
+from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import Plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
@@ -21,8 +22,8 @@ from ironlaw.estimate.planner.space import ENDS, WORDS
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
-from ironlaw.search.setting import Setting, bounds_of, counts_of, row_with_batch
-from ironlaw.search.sizing import meets_limits, refine_range
+from ironlaw.search.setting import Setting, bounds_of, counts_of, on_count, with_row
+from ironlaw.search.sizing import is_sized, meets_limits, sized
 from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
 from ironlaw.shown import Columns, Shown, writer
 
@@ -75,14 +76,17 @@ class SearchResult(Shown, Columns):
     partial: bool
     folders: tuple[str, ...]
     cache: dict[Any, Estimate] = field(default_factory=dict)
+    tried: list[Setting] = field(default_factory=list)  # other numbers of accelerators that the search timed, without a sweep
 
     def again(self, **changed: Any) -> SearchResult:
-        """The same search under another price, budget, deadline, rate, tokens, objective or front; at once."""
+        """The same search under another price, budget, deadline, rate, tokens, objective or front; at once, unless the number is open."""
         for name in changed:
             if name not in AGAIN:
                 raise QuestionError(f"--{name.replace('_', '-')} changes the plans: start a new search (again takes {', '.join(AGAIN)})")
         options = {**self.question.given, **changed}
         question = read_question({name: value for name, value in options.items() if value is not None}, folders=self.folders)
+        if is_sized(question) or is_sized(self.question):
+            return run(question, self.folders)
         bounds = {(b.asked.on, tuple(v.items())): b for b, v in bounds_of(question, self.folders)}
         settings = []
         for s in self.settings:  # each keeps its batch: the plans are those that were found
@@ -111,9 +115,11 @@ class SearchResult(Shown, Columns):
         with watch_sources(reading := Reading()):
             estimates = dict.fromkeys(estimate for estimate, _ in self.explained(choices))
             terms = [term for estimate in estimates for term in estimate.evaluate_again()]
-            settings = {setting.key: setting for setting in settings_of(self.question, self.folders)} if choices else {}
+            bounds = {(b.asked.on, *v.items()): b for b, v in bounds_of(self.question, self.folders)} if choices else {}
             for choice in choices:
-                replace(settings[choice.setting.key], planned=choice.setting.planned).objectives(choice.seconds)
+                setting = choice.setting
+                base = with_row(bounds[setting.base.asked.on, *setting.variant.items()], setting.gpus, setting.batch)
+                replace(setting, base=base, planned=setting.planned).objectives(choice.seconds)
         return cite(reading.sources, laws_of(terms))
 
     # --- how much was searched
@@ -316,7 +322,8 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
     """Sweep every setting of a question until its time limit or Ctrl-C, and return what was found so far."""
     keep_pages()
     started, folders = time.monotonic(), load.with_constants(folders, question.asked.calibration_version)
-    settings = settings_of(question, folders)
+    settings = settings_of(question, folders, picked=False)
+    tried: list[Setting] = []
     done = {"plans": 0, "settings": 0}
 
     def go_on(plans: int) -> bool:
@@ -327,28 +334,41 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
 
     partial = False
     try:
-        for setting in settings:
-            if not setting.run(go_on):
+        if is_sized(question):
+            settings, tried = _sized_settings(settings, go_on)
+        for at, first in enumerate(settings):
+            if first.swept is None:  # with the batch of an estimate, and the axes that its listed plans share
+                settings[at] = replace(first, planned=None, found=np.inf) if tried else on_count(first, first.gpus)
+            if not settings[at].run(go_on):
                 partial = True
                 break
             done["settings"] += 1
-        if not partial:
-            settings += refine_range(question, settings, go_on)
     except KeyboardInterrupt:
         partial = True
-    return SearchResult(question, settings, time.monotonic() - started, partial, folders)
+    return SearchResult(question, settings, time.monotonic() - started, partial, folders, tried=tried)
 
 
-def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
-    """The settings of a question: every accelerator, variant and number of accelerators."""
-    rows: dict[tuple[str, float], Row] = {}
+def _sized_settings(settings: list[Setting], go_on: Callable[[int], bool]) -> tuple[list[Setting], list[Setting]]:
+    """For every accelerator and variant the setting with the number of accelerators that answers, and the others that were timed."""
+    alike: dict[Any, list[Setting]] = {}
+    for setting in settings:
+        alike.setdefault((setting.base.asked.on, *setting.variant.items()), []).append(setting)
+    found = [sized(members[0], [setting.gpus for setting in members], go_on) for members in alike.values()]
+    return [first for first, *_ in found], [setting for _, *others in found for setting in others]
+
+
+def settings_of(question: Question, folders: tuple[str, ...], picked: bool = True) -> list[Setting]:
+    """The settings of a question: every accelerator, variant and number of accelerators.
+
+    ``picked``: with the batches of their estimates; else with the first of the batches to try, where the question gives none.
+    """
     settings = []
     for bound, variant in bounds_of(question, folders):
         for gpus in counts_of(question, bound):
-            key = (bound.asked.on, gpus)
-            if key not in rows:  # all variants share a batch
-                rows[key] = row_with_batch(bound, question, gpus)
-            settings.append(Setting(question, bound.replace(asked=bound.asked.replace(rows=(rows[key],))), gpus, variant))
+            batch = bound.asked.rows[0].global_batch_size
+            first = batch_range(bound, bound.asked.rows[0]._replace(gpus=gpus)).to_try(gpus)[0] if batch is None else batch
+            setting = Setting(question, with_row(bound, gpus, first), gpus, variant)
+            settings.append(on_count(setting, gpus) if picked else setting)
     if not settings:
         raise QuestionError("--quota is below every number of --gpus: raise the quota, or give a smaller number")
     return settings
@@ -357,7 +377,7 @@ def settings_of(question: Question, folders: tuple[str, ...]) -> list[Setting]:
 def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[str, Any]:
     """The axes of a question's space, their values, and the meshes and choices of every setting. Runs no estimate."""
     rows = []
-    for setting in settings_of(question, folders):
+    for setting in settings_of(question, folders, picked=False):
         task = setting.task()
         rows.append({
             "accelerator": setting.on,

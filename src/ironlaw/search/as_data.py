@@ -50,7 +50,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "near": near,
         "one_less": fewer,
         "pareto": [pareto_entry(choice, values) for choice, values in result.pareto()],
-        "sizes": sizes(result.question, result.settings),
+        "sizes": sizes(result.question, [*result.settings, *result.tried]),
         "advice": advise(result, choices[0], estimates[0]) if advice and choices else [],
         "misses": [] if choices else misses(result),
     }

@@ -15,16 +15,18 @@ from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, w
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.documents.columns import real_tokens
 from ironlaw.estimate.planner.best import best_plan
-from ironlaw.estimate.planner.choose import bind_variant, choose
+from ironlaw.estimate.planner.choose import Choice, bind_variant, choose
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.rows import given_space, is_given, row_of_space
 from ironlaw.estimate.planner.space import VARIANTS, Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.estimate.run import Run, run_of
+from ironlaw.estimate.sizing import round_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan, plan_with
-from ironlaw.question.asked import Row, with_options
+from ironlaw.question import defaults
+from ironlaw.question.asked import with_options
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.search.question import Question
 from ironlaw.search.sweep import sweep
@@ -45,11 +47,19 @@ class Setting:
     variant: dict[str, Any]
     swept: Any = None  # its Sweep, or None where the search has not reached it
     planned: dict[str, Any] | None = None  # values of PLANNED axes, which all its plans have; None: to be found
+    found: float = np.inf  # step time of its best plan, where it was found without a sweep
 
     def __post_init__(self) -> None:
         """Refuse to rank by cost without a price; other objectives need none."""
         if self.question.minimize == "cost" or self.question.budget is not None:
             bind_price(self.base.asked.price, self.base.cluster, self.base.folders, [])
+
+    @property
+    def opened(self) -> Bound:
+        """The bound question with its batch open again, where the question gives none."""
+        asked = self.question.asked
+        given = asked.rows[0].global_batch_size is not None or asked.global_batch_tokens is not None
+        return with_row(self.base, self.gpus, self.batch if given else None)
 
     @cached_property
     def bound(self) -> Bound:
@@ -126,7 +136,7 @@ class Setting:
     @property
     def best(self) -> float:
         """Step time of the best plan: the fastest that keeps memory free, or that fits where none does; infinity where none fits."""
-        return float(self.swept.seconds.min(initial=np.inf)) if self.swept else np.inf
+        return float(self.swept.seconds.min(initial=np.inf)) if self.swept else self.found
 
     @property
     def leanest(self) -> float:
@@ -223,41 +233,33 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
             yield bound, {axis: v for axis, v in variant.items() if axis in several}
 
 
-def row_with_batch(bound: Bound, question: Question, gpus: float) -> Row:
-    """The row of a number of accelerators with its batch: as given, else that of an estimate."""
+def choice_of(bound: Bound, question: Question, gpus: float) -> Choice:
+    """The plan of an estimate on a number of accelerators in the question's space, with its batch."""
     row = bound.asked.rows[0]._replace(gpus=gpus)
-    if row.global_batch_size is not None:
-        return row
     placed = row_of_space(question.space, row, bound.asked.schedule)
-    if is_given(placed, bound.model):
-        asked = placed
-    else:  # tp and pp as they are fixed: the framework follows them
-        asked = row._replace(tp=placed.tp, pp=placed.pp, micro_batch_size=question.space.fixed("micro_batch_size"))
-    return row._replace(global_batch_size=choose(bound, asked, question.space, {}).row.global_batch_size)
+    if not is_given(placed, bound.model):  # tp and pp as they are fixed: the framework follows them
+        placed = row._replace(tp=placed.tp, pp=placed.pp, micro_batch_size=question.space.fixed("micro_batch_size"))
+    return choose(bound, placed, question.space, {})
 
 
 def on_count(setting: Setting, gpus: float) -> Setting:
-    """A setting that differs in its number of accelerators, and in its batch where the question gives none; not swept."""
-    asked, row = setting.question.asked, setting.base.asked.rows[0]
-    if asked.rows[0].global_batch_size is None and asked.global_batch_tokens is None:
-        row = row._replace(global_batch_size=None)
-    bound = setting.base.replace(asked=setting.base.asked.replace(rows=(row,)))
-    row = row_with_batch(bound, setting.question, gpus)
-    return Setting(setting.question, bound.replace(asked=bound.asked.replace(rows=(row,))), gpus, setting.variant)
+    """A setting on another number of accelerators, with the batch of an estimate where the question gives none; not swept."""
+    bound = setting.opened
+    if bound.asked.rows[0].global_batch_size is None:
+        bound = with_row(bound, gpus, choice_of(bound, setting.question, gpus).row.global_batch_size)
+    return Setting(setting.question, bound, gpus, setting.variant)
+
+
+def with_row(bound: Bound, gpus: float, batch: float | None) -> Bound:
+    """A bound question of one row with a number of accelerators and a batch."""
+    return bound.replace(asked=bound.asked.replace(rows=(bound.asked.rows[0]._replace(gpus=gpus, global_batch_size=batch),)))
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:
-    """How many accelerators to try: those listed; of a range four an octave, in whole nodes from one node up."""
+    """How many accelerators to try: those listed; of a range the round numbers (``estimate.sizing``) and the ends that are given."""
     most = (question.quota or {}).get(bound.asked.on, np.inf)
     if question.gpus[-1] != "range":
         return [n for n in question.gpus if n <= most]
     low, high = question.gpus[0], min(question.gpus[1], most)
-    node = float(plain(bound.cluster.node.accelerators))
-    tried = {low, high}
-    octave = 1.0
-    while octave <= high:
-        for step in (1.0, 1.25, 1.5, 1.75):
-            tried.add(np.floor(octave * step) if octave * step < node else np.floor(octave * step / node) * node)
-        octave *= 2.0
-    whole = {n if n <= node else np.floor(n / node) * node for n in tried}
-    return sorted(float(n) for n in whole | {high} if low <= n <= high)
+    ends = {low, high} - set(defaults.COUNTS)
+    return sorted(n for n in {*round_counts(int(plain(bound.cluster.node.accelerators)), low, high), *ends} if low <= n <= high)

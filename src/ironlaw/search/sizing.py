@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.planner.best import UNFIT
+from ironlaw.estimate.sizing import fewest_count, least_count, most_count
 from ironlaw.search.question import Question
-from ironlaw.search.setting import Setting, on_count
+from ironlaw.search.setting import Setting, choice_of, with_row
 
 
 def meets_limits(question: Question, objectives: Mapping[str, Any]) -> Any:
@@ -26,35 +28,68 @@ def answers(setting: Setting) -> bool:
     return bool(np.isfinite(setting.best)) and bool(meets_limits(setting.question, setting.objectives(setting.best)))
 
 
-def refine_range(question: Question, settings: Sequence[Setting], go_on: Callable[[int], bool]) -> list[Setting]:
-    """New settings where the answer changes between two numbers of a range: the gap is halved until it is one node."""
-    if question.gpus[-1] != "range" or not any((question.budget, question.deadline, question.target)):
-        return []
-    by_bound: dict[object, list[Setting]] = {}
-    for setting in settings:
-        by_bound.setdefault((setting.on, *setting.variant.items()), []).append(setting)
-    return [
-        new
-        for same_bound in by_bound.values()
-        for low, high in pairwise(sorted(same_bound, key=lambda s: s.gpus))
-        if answers(low) != answers(high)
-        for new in _halve(low, high, go_on)
-    ]
+def is_sized(question: Question) -> bool:
+    """True where the search looks for one number of accelerators: the fewest for a limit, or the fastest within a budget."""
+    if question.gpus[-1] != "range":
+        return False
+    if question.minimize == "gpus":
+        return question.deadline is not None or question.target is not None
+    return question.minimize == "time" and question.budget is not None
 
 
-def _halve(low: Setting, high: Setting, go_on: Callable[[int], bool]) -> list[Setting]:
-    """Settings that halve the gap between two numbers with different answers, in whole nodes."""
-    new: list[Setting] = []
-    node = low.node
-    while True:
-        middle = np.floor((low.gpus + high.gpus) / 2.0 / node) * node
-        if not low.gpus < middle < high.gpus:
-            return new
-        setting = on_count(low, float(middle))
-        if not setting.run(go_on):
-            return new
-        new.append(setting)
-        low, high = (setting, high) if answers(setting) == answers(low) else (low, setting)
+def sized(start: Setting, counts: Sequence[float], go_on: Callable[[int], bool]) -> list[Setting]:
+    """The numbers of accelerators that were tried with the time of their best plan, that of the answer first.
+
+    ``estimate.sizing`` says which are tried, as it does for every verb. Where none meets the limits the nearest to them is first.
+    """
+    tried: dict[float, Setting] = {}
+    question, node = start.question, int(start.node)
+
+    def at(gpus: float) -> Setting:
+        if gpus not in tried:
+            tried[gpus] = timed(start, gpus) if go_on(0) or not tried else replace(start, gpus=gpus, planned={})
+        return tried[gpus]
+
+    def reached(gpus: float) -> float:
+        return times_reached(at(gpus))
+
+    if question.minimize == "gpus":
+        rate = max(question.target or 0.0, (question.asked.tokens or 0.0) / question.deadline if question.deadline else 0.0)
+        asked = start.base.asked
+        least = least_count(start.base.model, start.base.cluster.accelerator, rate, bool(asked.lora_rank or asked.frozen_layers))
+        found = fewest_count([n for n in counts if n >= least] or list(counts[-1:]), node, reached)
+    else:
+        most_count(counts, node, lambda gpus: float(answers(at(gpus))))
+        able = [setting for setting in tried.values() if answers(setting)]
+        found = min(able, key=lambda s: (float(s.objectives(s.best)["time"]), s.gpus)).gpus if able else None
+    if found is None:
+        found = max(tried, key=reached if question.minimize == "gpus" else lambda gpus: -_usd(tried[gpus]))
+    return [tried[found], *(setting for gpus, setting in sorted(tried.items()) if gpus != found)]
+
+
+def times_reached(setting: Setting) -> float:
+    """How many times a setting reaches the deadline and the rate of its question, the lower of the two; 0 where no plan fits."""
+    if not np.isfinite(setting.best):
+        return 0.0
+    question, objectives = setting.question, setting.objectives(setting.best)
+    reached = np.inf if question.target is None else float(objectives["rate"]) / question.target
+    return reached if question.deadline is None else min(reached, question.deadline / float(objectives["time"]))
+
+
+def _usd(setting: Setting) -> float:
+    return float(setting.objectives(setting.best)["cost"]) if np.isfinite(setting.best) else np.inf
+
+
+def timed(start: Setting, gpus: float) -> Setting:
+    """A setting on a number of accelerators with the step time of its best plan, infinity where none fits."""
+    choice = choice_of(start.opened, start.question, gpus)
+    bound = with_row(start.base, gpus, choice.row.global_batch_size)
+    setting = Setting(start.question, bound, gpus, start.variant, planned={})
+    if choice.seconds:
+        setting.found = choice.seconds if choice.tier < UNFIT else np.inf
+    else:  # the plan is given, or none is legal
+        setting.run(lambda _: True)
+    return setting
 
 
 def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
@@ -98,7 +133,7 @@ def _of_best_method(settings: Sequence[Setting]) -> list[Setting]:
     """The fastest of the settings that differ in the method of context parallelism only; none that the search did not reach."""
     best: dict[Any, Setting] = {}
     for setting in settings:
-        if setting.swept and (setting.swept.task.mesh.rows or setting.swept.task.mesh.rejected):
+        if np.isfinite(setting.found) or (setting.swept and (setting.swept.task.mesh.rows or setting.swept.task.mesh.rejected)):
             key = (setting.on, setting.gpus, *other_variants(setting).values())
             if key not in best or setting.best < best[key].best:
                 best[key] = setting

@@ -8,27 +8,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ironlaw import units
+from ironlaw.estimate import sizing
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.as_data import bound_data, memory_data, number, run_data
 from ironlaw.estimate.as_data import warnings as row_warnings
 from ironlaw.estimate.bands import banded, widened
 from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.bind.money import bind_pue
-from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import nearest_counts
 from ironlaw.estimate.offers import offers
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.run import power_of, power_of_one
 from ironlaw.law import cost, energy
-from ironlaw.law.flops import per_token
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
 from ironlaw.questions.compare.candidates import Candidate, Hardware, Planned, Refusal, RunCost, Trained
-from ironlaw.questions.compare.fewest import describe_plan, round_counts
 from ironlaw.questions.compare.limits import Limits
 from ironlaw.questions.compare.network import count_network, count_storage
 from ironlaw.questions.compare.options import SWITCHES
-from ironlaw.questions.compare.sizing import counts_below, first_count, last_count
+from ironlaw.questions.plan_words import describe_plan
 from ironlaw.terms import Term, leaf, plain, scalar, total
 
 HOUR, MILLION = 3600.0, 1e6
@@ -93,7 +92,7 @@ class Cell:
             needs, has = scalar(group.memory.device), group.memory.capacity
             text = f"does not fit: the smallest plan needs {_gib(needs)}, an accelerator has {_gib(has)} GiB"
             return Outcome(estimate, self.limits, power, (Refusal("fits", text),))
-        seconds, usd = _seconds_and_usd(group)
+        seconds, usd = sizing.seconds_and_usd(group)
         rate = scalar(group.throughput["tokens_per_second"])
         return Outcome(estimate, self.limits, power, tuple(self.limits.broken(rate, seconds, usd, scalar(power))))
 
@@ -119,38 +118,46 @@ class Cell:
         return total("power", [machines, switches])
 
     def round_counts(self, least: float = 1.0) -> list[float]:
-        """Round counts from ``least`` on."""
-        return round_counts(self.options, self.node, least)
+        """Round counts from ``least`` on that the given axes divide."""
+        given = math.prod(self.options.get(axis) or 1.0 for axis in ("tp", "pp", "cp", "dp_replicate", "dp_shard"))
+        return sizing.round_counts(self.node, least, unit=given)
 
     def least(self, model: Any) -> float:
         """A count below which no plan meets the rate or the deadline, or holds the weights: from the peak and the memory."""
         target = self.limits.target or 0.0
         if self.limits.deadline is not None:
             target = max(target, self.options["tokens"] / self.limits.deadline)
-        weights = total_parameters(model) * LEAST_BYTES / plain(self.hardware.cluster.accelerator.memory_capacity)
-        return float(max(target * self.least_seconds(model), weights, 1.0))
+        return sizing.least_count(model, self.hardware.cluster.accelerator, target, self._forward_only)
 
-    def least_seconds(self, model: Any) -> float:
-        """Accelerator seconds of a token at the peak, which no plan beats."""
-        passes = 1.0 / 3.0 if "lora_rank" in self.options or "frozen_layers" in self.options else 1.0  # forward runs in any case
-        peak = max(plain(rate) for rate in self.hardware.cluster.accelerator.peak.values())
-        return passes * float(per_token(active_parameters(model))) / float(peak)
+    @property
+    def _forward_only(self) -> bool:
+        """True where weights are frozen."""
+        return "lora_rank" in self.options or "frozen_layers" in self.options
 
     def least_usd(self, model: Any) -> float:
         """What the run costs at the peak, which no plan beats; nan where no price is known."""
-        return float(self.options["tokens"] * self.least_seconds(model) * plain(self.hardware.price))
+        seconds = sizing.least_seconds(model, self.hardware.cluster.accelerator, self._forward_only)
+        return float(self.options["tokens"] * seconds * plain(self.hardware.price))
+
+    def reached(self, gpus: float) -> float:
+        """How many times a count reaches the rate and the deadline."""
+        return sizing.times_reached(self.at(gpus).estimate, self.limits.deadline, self.limits.target)
+
+    def within(self, *kinds: str) -> sizing.Score:
+        """The score of a count: 1 where it has a plan and breaks no limit of these kinds."""
+        return lambda gpus: float(not self.at(gpus).breaks(*kinds))
 
     def find_count(self, model: Any) -> float | None:
         """The count where the question gives none; None where no count meets the limits.
 
-        The fewest that meet the rate and the deadline; else the most that the budget pays for, or that the power feeds.
+        The fewest that meet the rate and the deadline; else the fastest that the budget pays for, or that the power feeds.
         """
         if self.limits.target is not None or self.limits.deadline is not None:
-            return first_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow"))
+            return sizing.fewest_count(self.round_counts(self.least(model)), self.node, self.reached)
         if self.limits.budget is not None and not self.least_usd(model) <= self.limits.budget:
             return None
         if self.limits.budget is not None:
-            last_count(self.round_counts(self.least(model)), lambda gpus: not self.at(gpus).breaks("slow", "dear"))
+            sizing.most_count(self.round_counts(self.least(model)), self.node, self.within("slow", "dear"))
             return self.pick_fastest([gpus for gpus, outcome in self.outcomes.items() if not outcome.refusals])
         below = self.list_below_power()
         for gpus in below:
@@ -158,8 +165,13 @@ class Cell:
         return self.pick_fastest([gpus for gpus in below if not self.at(gpus).refusals])
 
     def pick_fastest(self, counts: list[float]) -> float | None:
-        """Of some counts that which processes most tokens per second, the fewest of equals."""
-        return max(counts, key=lambda gpus: (self.at(gpus).rate, -gpus), default=None)
+        """Of some counts that whose run takes least time, or that processes most tokens per second; the fewest of equals."""
+
+        def slowness(gpus: float) -> float:
+            seconds, _ = sizing.seconds_and_usd(self.at(gpus).group)
+            return -self.at(gpus).rate if seconds is None else seconds
+
+        return min(counts, key=lambda gpus: (slowness(gpus), gpus), default=None)
 
     def count_fed(self) -> float:
         """Accelerators that the power limit feeds."""
@@ -170,8 +182,8 @@ class Cell:
 
     def list_below_power(self) -> list[float]:
         """Counts just below the power limit, the largest first."""
-        most = self.count_fed()
-        counts = counts_below(most, self.node, self.round_counts()) if most >= self.node else [n for n in self.round_counts() if n <= most]
+        most, tried = self.count_fed(), self.round_counts()
+        counts = sizing.counts_below(most, self.node, tried) if most >= self.node else [n for n in tried if n <= most]
         return [gpus for gpus in counts if gpus in self.outcomes or scalar(self.power(gpus)) <= self.limits.power]  # type: ignore[operator]
 
     def find_better_near(self, outcome: Outcome) -> tuple[float, float] | None:
@@ -192,34 +204,19 @@ class Cell:
             return nearest_counts(outcome.estimate)
         slow, dear = outcome.breaks("slow"), outcome.breaks("dear")
         if slow:
-            found = first_count(
-                [n for n in self.round_counts(self.least(model)) if n > outcome.gpus], lambda n: not self.at(n).breaks("slow")
-            )
+            found = sizing.fewest_count([n for n in self.round_counts(self.least(model)) if n > outcome.gpus], self.node, self.reached)
         else:
             below = [n for n in self.round_counts(self.least(model)) if n < outcome.gpus]
             if self.limits.power is not None and scalar(outcome.power) > self.limits.power:
                 below = sorted({*(n for n in below if n <= self.count_fed()), *(n for n in self.list_below_power() if n < outcome.gpus)})
                 found = next((n for n in reversed(below) if not self.at(n).refusals), None)
             else:
-                found = last_count(below, lambda n: not self.at(n).refusals)
+                found = sizing.most_count(below, self.node, self.within("slow", "dear"))
         return (found,) if found is not None and not (slow and dear) and not self.at(found).refusals else ()
-
-
-LEAST_BYTES = 0.5  # of a parameter: weights in four bits
 
 
 def _gib(size: float) -> str:
     return f"{size / 2**30:,.1f}"
-
-
-def _seconds_and_usd(group: Group) -> tuple[float | None, float | None]:
-    """Time and cost of the run with its failures, without them where they leave almost no progress; None where none is asked for."""
-    if group.run is None:
-        return None, None
-    failing = scalar(group.run.failures.seconds)
-    if math.isnan(failing):
-        return scalar(group.run.seconds), scalar(group.run.usd)
-    return failing, scalar(group.run.usd_with_failures)
 
 
 def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: Any, target: float | None) -> Candidate:
@@ -265,7 +262,7 @@ def _say_no_count(cell: Cell, label: str, model: Any) -> str:
         least = cell.least_usd(model)
         return "over the budget: " + ("no price is known" if math.isnan(least) else f"at the peak the run costs {units.amount(least)} USD")
     if limits.budget is not None:
-        costs = [(_seconds_and_usd(outcome.group)[1] or math.nan, outcome.gpus) for outcome in tried]
+        costs = [(sizing.seconds_and_usd(outcome.group)[1] or math.nan, outcome.gpus) for outcome in tried]
         costs = [pair for pair in costs if not math.isnan(pair[0])]
         cheapest = f"; the cheapest run is {units.amount(min(costs)[0])} USD on {min(costs)[1]:,.0f}" if costs else ""
         return f"no round count of {label} is within the limits{cheapest}"
@@ -320,7 +317,7 @@ def _price_run(cell: Cell, outcome: Outcome) -> tuple[RunCost | None, list[Term]
     run, data = group.run, run_data(group, 0)
     if run is None or data is None:
         return None, []
-    seconds, usd = _seconds_and_usd(group)
+    seconds, usd = sizing.seconds_and_usd(group)
     assert seconds is not None and usd is not None and outcome.power is not None
     failing = not math.isnan(scalar(run.failures.seconds))
     joules, carbon = (run.joules_with_failures, run.kg_co2e_with_failures) if failing else (run.joules, run.kg_co2e)

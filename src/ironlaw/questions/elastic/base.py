@@ -21,7 +21,7 @@ from ironlaw.question.assumptions import Assumptions
 from ironlaw.question.defaults import NEAR_BATCH, batches
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.questions.asked_run import estimate_plan
-from ironlaw.questions.compare.fewest import describe_plan
+from ironlaw.questions.plan_words import describe_plan
 from ironlaw.terms import scalar
 
 MONTH = 30 * 86400.0  # of useful time, where the question has no tokens

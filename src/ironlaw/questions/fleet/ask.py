@@ -12,13 +12,13 @@ from ironlaw.estimate.answer import Estimate
 from ironlaw.law import cost
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
-from ironlaw.questions.compare.fewest import describe_plan
 from ironlaw.questions.fleet.gantt import Bar, chart
 from ironlaw.questions.fleet.options import OPTIONS
 from ironlaw.questions.fleet.rates import Rates, Run, row_of
 from ironlaw.questions.fleet.read import DAY, Reservation, read_reservation
 from ironlaw.questions.fleet.remedies import REMEDIES, remedies
 from ironlaw.questions.fleet.schedule import Limits, Placed, Schedule, Task, schedule
+from ironlaw.questions.plan_words import describe_plan
 from ironlaw.terms import Term, scalar
 
 JOBS = (

@@ -9,10 +9,10 @@ from typing import Any
 from ironlaw.estimate.held import change_options
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column
-from ironlaw.questions.compare.fewest import describe_plan
 from ironlaw.questions.lessons.options import LOADER
 from ironlaw.questions.lessons.setting import Measure, Setting, estimate_of, measure
 from ironlaw.questions.lessons.techniques import TECHNIQUES, Technique, conflicts
+from ironlaw.questions.plan_words import describe_plan
 
 SEARCHED = 8  # techniques whose plan is chosen anew, where none of the plan they are tried on is possible: each takes a search
 TRIED = (

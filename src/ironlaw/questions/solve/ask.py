@@ -15,9 +15,10 @@ from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.measured import MeasuredRun, mfu_words, utilisations
+from ironlaw.estimate.sizing import rounded_down
 from ironlaw.law import run as run_law
 from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.compare.fewest import describe_plan, rounded_down
+from ironlaw.questions.plan_words import describe_plan
 from ironlaw.questions.solve import by_hand, five_steps
 from ironlaw.questions.solve.options import OPTIONS, UNKNOWNS
 from ironlaw.questions.solve.workload import Workload
@@ -180,7 +181,8 @@ def _read_measured(values: dict[str, Any], workload: Workload) -> tuple[Measured
 
 def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
     """The fewest accelerators for the deadline, and the most for the budget."""
-    seconds, headline, feasible, ends = values["deadline"], [], True, {}
+    seconds, headline, feasible = values["deadline"], [], True
+    ends: dict[str, Any] = {}
     fewest = most = None
     if "tokens" in values:
         fewest = workload.fewest(values["tokens"], seconds, values.get("mfu"))
@@ -188,8 +190,7 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
             headline.append(f"no plan reaches {values['tokens'] / seconds:,.0f} tokens/s, which the deadline needs")
             feasible = False
         else:
-            usd = workload.rent("rent of the fewest", fewest, seconds)
-            headline.append(f"at least {_gpus(fewest)}: {units.amount(usd)} USD for {units.show(seconds, 's', 4)}")
+            headline.append(f"at least {_gpus(fewest)}: {_say_run(values, workload, fewest, ends)}")
     if "budget" in values:
         most = workload.affordable_gpus(values["budget"], seconds)
         hours = workload.gpu_hours(most, seconds)
@@ -205,17 +206,26 @@ def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
         else:
             paid = f"{units.amount(run[1])} USD for {units.show(run[0], 's', 4)}"
             headline.append(f"the fewest finish before the deadline, within the budget: {paid}")
-            ends = {"run_days": run[0] / DAY, "run_usd": run[1]}
+            ends |= {"run_days": run[0] / DAY, "run_usd": run[1]}
     gpus = fewest if fewest is not None else math.floor(most or 0)
     return Solution(headline, gpus or None, {**ends, "min_gpus": fewest, "max_gpus": most}, feasible)
 
 
+def _say_run(values: dict[str, Any], workload: Workload, gpus: float, ends: dict[str, Any]) -> str:
+    """The time and money of the run on the fewest accelerators, with failures; at a given MFU, their rent to the deadline."""
+    seconds = values["deadline"]
+    run = None if "mfu" in values else workload.run_of(gpus)
+    if run is None:
+        return f"{units.amount(workload.rent('rent of the fewest', gpus, seconds))} USD for {units.show(seconds, 's', 4)}"
+    ends |= {"run_days": run[0] / DAY, "run_usd": run[1]}
+    return f"{units.amount(run[1])} USD in {units.show(run[0], 's', 4)}, failures included"
+
+
 def _run_to_its_end(values: dict[str, Any], workload: Workload, gpus: float) -> tuple[float, float] | None:
-    """Seconds and USD where accelerators are rented until the run ends, not until the deadline; None without an MFU."""
-    mfu = values.get("mfu") or workload.predicted_mfu(gpus)
-    if not mfu:
-        return None
-    seconds = workload.seconds(values["tokens"], gpus, mfu)
+    """Seconds and USD where accelerators are rented until the run ends, not until the deadline; None where no plan fits."""
+    if "mfu" not in values:
+        return workload.run_of(gpus)
+    seconds = workload.seconds(values["tokens"], gpus, values["mfu"])
     return seconds, workload.rent("rent to the end of the run", gpus, seconds)
 
 

@@ -20,7 +20,7 @@ from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.law import activations
 from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table
-from ironlaw.questions.compare.fewest import describe_plan
+from ironlaw.questions.plan_words import describe_plan
 from ironlaw.questions.remedies import LOSS_REMEDIES
 from ironlaw.questions.solve.by_hand import BUFFERS, HandMemory, count_memory, gigabytes, list_remedies, remedies_table, tabulate_states
 from ironlaw.questions.solve.workload import Workload

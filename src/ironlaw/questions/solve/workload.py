@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import PlanError, QuestionError
+from ironlaw.estimate import sizing
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
@@ -25,9 +28,8 @@ from ironlaw.law import cost, flops, run
 from ironlaw.precision import precision_of
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.compare.fewest import counts, fewest
 from ironlaw.questions.solve.options import PASSED
-from ironlaw.terms import Term, leaf, plain
+from ironlaw.terms import Term, leaf
 
 OF_THE_RUN = ("on", "tokens", "price")  # options of both verbs that an estimate reads
 CONVENTIONS = {"model": "mfu", "full-square": "mfu_full_square", "6n": "mfu_6n"}  # what MFU counts, by --work
@@ -48,6 +50,7 @@ class Workload:
     flop: Term  # operations per token
     peak: Sourced
     price: Sourced
+    accelerator: Accelerator
     node: int  # accelerators in a node
     capacity: float  # memory of one accelerator [B]
     usable: float  # of it, what a job may use [B]
@@ -92,6 +95,7 @@ class Workload:
             flop=flop,
             peak=cluster.accelerator.peak[precision_of(precision, folders).peak],
             price=bind_price(values.get("price"), cluster, folders, assumptions),
+            accelerator=cluster.accelerator,
             node=int(cluster.node.accelerators.value),
             usable=cluster.accelerator.usable_memory,
             capacity=cluster.accelerator.memory_capacity.value,
@@ -215,13 +219,30 @@ class Workload:
         return self.compute(name, run.mfu, "FLOP/s", model_flop=operations, seconds=seconds, gpus=1.0, peak=1.0)
 
     def fewest(self, tokens: float, seconds: float, mfu: float | None) -> float | None:
-        """The fewest accelerators for a deadline: at a given MFU, else the fewest whose estimate is fast enough; None if there is none."""
+        """The fewest accelerators for a deadline: at a given MFU, else by estimates that count failures; None if there is none."""
         if mfu:
             inputs = {"operations": self.work(tokens), "seconds": seconds, "peak": self.peak, "efficiency": mfu, "rounding": run.UP}
             return self.compute("fewest GPUs", run.gpus_needed, "1", **inputs)
-        least = float(run.gpus_needed(self.work(tokens), seconds, plain(self.peak), 1.0, run.UP))
-        estimate = fewest(self.options, tokens / seconds, self.node, max(least, 1.0), self.folders)
-        return None if estimate is None else float(estimate.place_of(0)[0].plan.gpus[0])
+        least = sizing.least_count(self.model, self.accelerator, tokens / seconds)
+        given = prod(self.options.get(axis) or 1.0 for axis in ("tp", "pp"))
+        tried: dict[float, Estimate] = {}
+
+        def reached(gpus: float) -> float:
+            tried[gpus] = answer({**self.options, "gpus": gpus}, self.folders)
+            return sizing.times_reached(tried[gpus], seconds, None)
+
+        count = sizing.fewest_count(sizing.round_counts(self.node, least, unit=given), self.node, reached)
+        if count is not None:
+            self._estimates[count] = self._note(tried[count])
+        return count
+
+    def run_of(self, gpus: float) -> tuple[float, float] | None:
+        """Seconds and USD of the run on so many accelerators with its failures; None where no plan fits."""
+        estimate = self.plan(gpus)
+        if estimate is None or not estimate.fits[0]:
+            return None
+        seconds, usd = sizing.seconds_and_usd(estimate.place_of(0)[0])
+        return None if seconds is None or usd is None else (seconds, usd)
 
     def plan(self, gpus: float) -> Estimate | None:
         """The estimate at a count, or at one of the next round counts where no plan divides it; None where estimate has no answer."""
@@ -233,7 +254,7 @@ class Workload:
         """The estimate at a count, or at one of the next round counts that a plan divides."""
         estimate = None
         try:
-            for count in [gpus, *(n for n in counts(self.node, gpus) if n > gpus)][:5]:
+            for count in [gpus, *(n for n in sizing.round_counts(self.node, gpus) if n > gpus)][:5]:
                 estimate = answer({**self.options, "gpus": count}, self.folders)
                 if estimate.legal[0]:
                     self._note(estimate)

@@ -15,7 +15,7 @@ from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.job import Job
 from ironlaw.law import flops, states
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
-from ironlaw.questions.compare.fewest import describe_plan
+from ironlaw.questions.plan_words import describe_plan
 from ironlaw.terms import Term, leaf, scalar, total
 
 TARGETS = {"all": "all linear layers", "mlp": "MLP"}
