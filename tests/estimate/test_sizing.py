@@ -11,7 +11,7 @@ from ironlaw.estimate.sizing import counts_below, fewest_count, most_count, roun
 
 @given(st.floats(1.0, 131072.0), st.floats(1.0, 10000.0), st.floats(0.6, 1.0))
 def test_the_fewest_is_enough_and_a_sixteenth_less_is_not(needed, least, power):
-    """With a score that grows, if less than in proportion, the answer is at most an eighth of a gap (1/32) above the least that is enough."""
+    """With a score that grows, if less than in proportion, the answer is at most an eighth of a gap above the least that is enough."""
     asked: list[float] = []
 
     def score(count):
