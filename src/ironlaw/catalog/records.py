@@ -336,6 +336,7 @@ class Framework(Record):
     lora_targets: str = ""  # layers that have an adapter by default; absent: the attention's
     # kept for each element of the input of an adapter, by each adapter apart: its cast or dropped copy, a mask; absent: one shared input
     adapter_input_bytes: Sourced | None = quantity("B", required=False)
+    packs_after_loading: bool = False  # all frozen weights are on the device in 16 bits before four bits are made of them; else one by one
     packed_inputs: bool = False  # a product with four-bit weights keeps its input, though its weight is frozen
     packed_output: bool = False  # four-bit weights beside adapters include the output layer's
     unpacked_copies: Sourced | None = quantity("1", required=False)  # of a weight, in 16 bits, while its product runs; absent: 1
@@ -343,6 +344,7 @@ class Framework(Record):
     packed_hidden_bytes: Sourced | None = quantity("B", required=False)
     repeated_keys: bool = False  # keys and values are repeated, one for each query head, before attention, and kept so
     norm_copies: Sourced | None = quantity("B", required=False)  # kept for each element of a norm's input beside it; absent: none
+    flat_weights: bool = False  # with ZeRO 1 all weights are copied into one buffer beside them when the optimizer is made
     autocast: bool = False  # products cast fp32 weights and fp32 inputs to 16 bits, unless FSDP holds the weights in 16 bits
     lazy_gradients: bool = False  # the backward pass allocates gradients, the update frees them; else they stay between steps
     whole_gradients: bool = False  # gradients of several micro-batches are summed before they are reduced: whole on every rank

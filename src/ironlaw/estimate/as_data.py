@@ -11,6 +11,7 @@ import numpy as np
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.estimate.memory.start import MOMENTS, moment_of
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
 from ironlaw.estimate.slices import slice_of, wraps, written
 from ironlaw.job import Job
@@ -294,6 +295,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "margin": group.margin,
         "keeps_margin": keeps_margin(group, at),
         "stage": _name_stage(group, needed.stage_names, needed.which, at),
+        "moment": MOMENTS[int(number(moment_of(needed.tree), at) or 0)],
         "band": memory_band(group, number(needed.device, at)),
         "tree": term_data(needed.tree, at, explain),
         **({} if host is None else {"host": host}),

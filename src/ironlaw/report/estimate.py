@@ -25,6 +25,7 @@ from ironlaw.estimate.as_data import (
 )
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
 from ironlaw.estimate.measured import mfu_words
+from ironlaw.estimate.memory.start import BEFORE_THE_FIRST_STEP
 from ironlaw.estimate.offers import describe_offers
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
@@ -90,7 +91,7 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> I
     fits = ink.good("fits") if memory["fits"] else ink.bad("does not fit")
     yield (
         f"{fits}: {units.show(memory['device'], 'B')} of {units.show(memory['capacity_bytes'], 'B')} per GPU"
-        f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}"
+        f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}{_fullest_moment(memory['moment'])}"
         f"{_margin_words(group, memory)}{_likely_words(memory)}{_host_shortage(memory.get('host'))}{describe_offers(offered)}"
     )
     step, rates = number(group.step.tree.value, at), {name: number(term.value, at) for name, term in group.throughput.items()}
@@ -190,6 +191,11 @@ def waterfall_line(losses: dict[str, float]) -> str:
 
 def _fullest_stage(stage: str) -> str:
     return "" if stage == "only" else f" on the fullest stage ({stage})"
+
+
+def _fullest_moment(moment: str) -> str:
+    """The moment at which memory peaks, where that is before the first step."""
+    return "" if moment == "step" else f", fullest at {moment}: {BEFORE_THE_FIRST_STEP[moment]}"
 
 
 def _margin_words(group: Group, memory: dict[str, Any]) -> str:

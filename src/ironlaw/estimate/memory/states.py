@@ -158,6 +158,14 @@ def frozen_weights(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     return [total("weights", terms)]
 
 
+def loaded_bytes(job: Job, plan: Plan, stage: Stage) -> Any:
+    """Bytes of a stage's weights on one rank in the type in which they are loaded, before four-bit formats are made of them."""
+    count = stage_common(job.model, stage) / plan.tp
+    if job.model.num_experts:
+        count = count + stage_routed(job.model, stage) / plan.expert_ways * uneven.copies(job, plan)
+    return count * job.precision.parameter_bytes
+
+
 def optimizer_states(job: Job, plan: Plan, stage: Stage, on_device: Any, trained: tuple[Any, Any, Any]) -> Term:
     """The states of the optimizer; where it treats classes of parameters differently, by class and by the shape of the state."""
     if job.optimizer.alike:

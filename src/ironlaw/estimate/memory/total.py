@@ -26,6 +26,7 @@ from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_bu
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
 from ironlaw.estimate.memory.reference import reference_memory
+from ironlaw.estimate.memory.start import with_start
 from ironlaw.estimate.memory.states import model_states
 from ironlaw.estimate.network.context import attention_buffers
 from ironlaw.estimate.pipeline.hand_overs import handed_over
@@ -194,7 +195,7 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: L
 
 
 def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: Layers) -> list[Term]:
-    """The tensors of one class of stages at the fullest moment of a step."""
+    """The tensors of one class of stages at the fullest moment of a run."""
     s = layers.sizes
     held = model_states(job, cluster, plan, stage)
     saved = saved_activations(job, plan, s, stage, layers.saved)
@@ -208,7 +209,7 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
     copies = autocast.weight_copies(job, plan, stage)
     layer = fold([*running, *beside])
     at = moments.peak(job, plan, gradients, fold([*saved, *copies]), fold(losing), layer, fold(updated))
-    return [
+    parts = [
         *(part.repeated(at.gradients) if part.key in GRADIENTS else part for part in held),
         total("activations", [*(part.repeated(at.saved) for part in saved), *(part.repeated(at.layer) for part in running)]),
         *(part.repeated(at.saved) for part in copies),
@@ -221,6 +222,7 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
         gather_buffers(job, plan, stage),
         *workspace(job, cluster),
     ]
+    return with_start(job, plan, stage, parts)
 
 
 def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:
