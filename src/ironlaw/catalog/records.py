@@ -336,6 +336,7 @@ class Framework(Record):
     lora_targets: str = ""  # layers that have an adapter by default; absent: the attention's
     # kept for each element of the input of an adapter, by each adapter apart: its cast or dropped copy, a mask; absent: one shared input
     adapter_input_bytes: Sourced | None = quantity("B", required=False)
+    nf4_bytes: Sourced | None = quantity("B", required=False)  # a weight in nf4 with its scales; absent: scales quantised again
     packs_after_loading: bool = False  # all frozen weights are on the device in 16 bits before four bits are made of them; else one by one
     packed_inputs: bool = False  # a product with four-bit weights keeps its input, though its weight is frozen
     packed_output: bool = False  # four-bit weights beside adapters include the output layer's

@@ -53,6 +53,9 @@ def unpacked_bytes(job: Job) -> float:
 
 def stored_bytes(job: Job) -> float:
     """Bytes of a layer's weight as it is stored and gathered."""
+    stated = job.framework.nf4_bytes
+    if stated is not None and job.frozen_weights == BITSANDBYTES:
+        return stated.value
     return STORED.get(job.frozen_weights, job.precision.parameter_bytes)
 
 
@@ -72,7 +75,7 @@ def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -
     kernels of training do the same)."""
     if not packed(job):
         return []
-    size = STORED[job.frozen_weights] + job.precision.parameter_bytes
+    size = stored_bytes(job) + job.precision.parameter_bytes
     return [elementwise(cluster, "frozen weights unpacked", size * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]
 
 
