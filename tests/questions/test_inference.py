@@ -26,6 +26,50 @@ def test_cache_of_a_token():
     assert inference("deepseek-v3", on="h200-sxm", gpus=16)["cache_room"][0]["cache"] == 61 * 576 * 2
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "prompt", "layers", "of_a_token"),
+    [
+        # layers that keep all, layers that keep a window, the window; bytes of a token and layer: 2 x heads x head_dim x 2
+        ("gpt-oss-120b", 1, 32768, (18, 18, 128), 2 * 8 * 64 * 2),
+        ("gemma-3-27b", 8, 131072, (10, 52, 1024), 2 * 16 * 128 * 2),
+        ("llama-4-scout", 8, 32768, (12, 36, 8192), 2 * 8 * 128 * 2),
+        ("gemma-3-27b", 8, 512, (62, 0, 0), 2 * 16 * 128 * 2),  # shorter than the window: as if there were none
+    ],
+)
+def test_a_window_or_chunk_bounds_what_is_kept(name, gpus, prompt, layers, of_a_token):
+    full, local, window = layers
+    kept = full * (prompt + 1) + local * window
+    cache = inference(name, on="h200-sxm", gpus=gpus, prompt=prompt, generate=1)["cache_room"][0]
+    assert cache["sequence"] == kept * of_a_token
+
+
+def test_layers_that_share_keys_and_values_keep_none():
+    """Gemma 4 E2B: of 35 layers 20 use those of a layer before; 12 of the 15 others see 512 tokens, 3 have heads of 512 instead of 256."""
+    cache = inference("gemma-4-e2b", on="h100-sxm", prompt=8191, generate=1)["cache_room"][0]["sequence"]
+    assert cache == 2 * 2 * (3 * 8192 * 512 + 12 * 512 * 256)
+
+
+def test_a_window_makes_long_prompts_and_tokens_cheaper():
+    model = load.record("models", "gemma-3-27b")
+    time = {part: inference("gemma-3-27b", on="h200-sxm", gpus=8, prompt=65536)[part] for part in ("prompt", "one token")}
+    wide = {part: inference(dimensions(model), on="h200-sxm", gpus=8, prompt=65536)[part] for part in ("prompt", "one token")}
+    assert all(float(time[part][0]) < float(wide[part][0]) for part in time)
+
+
+def dimensions(model):
+    """The sizes of a model without its windows."""
+    names = (
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "intermediate_size",
+        "vocab_size",
+    )
+    return ",".join(f"{name}={getattr(model, name)}" for name in names) + ",gated_mlp=on,tie_word_embeddings=on"
+
+
 def test_one_sequence_reads_every_weight_once_a_token():
     """A token of a dense model cannot be faster than its weights and cache pass through the memory."""
     answer = inference("llama-3-8b", on="h100-sxm", batch=1)

@@ -9,7 +9,7 @@ def kv_cache(tokens, layers, num_key_value_heads, head_dim, bytes_per_element):
     """Keys and values of every token and attending layer: ``2 tokens layers heads head_dim bytes``.
 
     Parameters
-        tokens [token]: tokens of all sequences held, >= 0
+        tokens [token]: tokens of all sequences that are kept, of a layer with a window those in it, >= 0
         layers [1]: layers that attend, >= 0
         num_key_value_heads [1]: heads of keys and values, mean over the layers, > 0
         head_dim [1]: width of one head, >= 1
@@ -17,7 +17,7 @@ def kv_cache(tokens, layers, num_key_value_heads, head_dim, bytes_per_element):
     Factor [1/token]: one entry for each token
     Returns [B]: bytes
     Source: Shazeer, Fast Transformer Decoding, 2019, section 2.4 (incremental multi-head attention), https://arxiv.org/abs/1911.02150
-    Leaves out: pages that are not full, layers that see a window only
+    Leaves out: pages that are not full
 
     >>> float(kv_cache(4096, 80, 8, 128, 2)) / 2**30  # Llama 3 70B
     1.25

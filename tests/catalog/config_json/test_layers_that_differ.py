@@ -9,7 +9,8 @@ from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.config_json.read import load_config, model_from_config
 from ironlaw.catalog.model import LayerGroup
 from ironlaw.estimate import rules
-from ironlaw.estimate.layer.counts import cached_heads, matmul_parameters, total_parameters, visited
+from ironlaw.estimate.layer.cached import cached_elements
+from ironlaw.estimate.layer.counts import matmul_parameters, total_parameters, visited
 from ironlaw.law import masks, parameters
 
 CONFIGS = paths.DATA / "hf_configs"
@@ -122,7 +123,7 @@ def test_a_group_with_the_models_sizes_changes_nothing(monkeypatch):
     plain, listed = model_from_dimensions(dims()), grouped()
     assert float(total_parameters(plain)) == float(total_parameters(listed))
     assert float(matmul_parameters(plain)) == float(matmul_parameters(listed))
-    assert cached_heads(plain) == cached_heads(listed)
+    assert cached_elements(plain, 4096.0) == cached_elements(listed, 4096.0)
     answers = []
     for model in (plain, listed):
         monkeypatch.setattr("ironlaw.estimate.bind.question.bind_model", lambda *_a, model=model: (model, []))
@@ -146,7 +147,7 @@ def test_missing_blocks_cost_nothing():
     for group in model.layer_groups:
         kinds[group.mixer, group.mlp] += group.count
     assert kinds == {("attention", "dense"): 49, ("none", "dense"): 31}
-    assert cached_heads(model) == 8.0
+    assert cached_elements(model, 100.0) == 100 * 49 * 2 * 8 * 128
     short = asked(str(CONFIGS / "experts" / "nemotron-super-49b.json"), tp=8)
     assert not [
         t for t in short.step.tree.parts[0].parts if t.name.startswith("attention-free") and any("flash" in p.name for p in t.parts)

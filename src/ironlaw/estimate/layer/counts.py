@@ -280,18 +280,6 @@ def attention_width(model: Model) -> float:
     return float(width / max(attending_layers(model), 1.0))
 
 
-def cached_heads(model: Model) -> float:
-    """Mean key-value heads that an attending layer caches for a token, in units of head_dim; shared keys and values count once."""
-    if not model.layer_groups:
-        return float(model.num_key_value_heads) * (0.5 if model.attention_k_eq_v else 1.0)
-    width = 0.0
-    for kind in kinds(model):
-        sizes = sized(model, kind)
-        if kind.attends_along:
-            width += kind.count * sizes.num_key_value_heads * sizes.head_dim * (0.5 if sizes.attention_k_eq_v else 1.0)
-    return width / (model.head_dim * max(attending_layers(model), 1.0))
-
-
 def _with_layers(count: Any, model: Model, stage: Stage, of_layer: Callable[[Model, Kind], Any]) -> Any:
     """Add ``of_layer`` of every layer of a stage to ``count``."""
     for kind in kinds(model):

@@ -8,7 +8,8 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.errors import UnknownNameError, ValueRangeError
-from ironlaw.estimate.layer.counts import active_parameters, attending_layers, cached_heads, total_parameters
+from ironlaw.estimate.layer.cached import cached_elements
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.law import cost, kernels, run, states, traffic
 from ironlaw.law import three_roof as law
 from ironlaw.law.flops import per_token
@@ -32,7 +33,6 @@ def knobs_of(values: dict[str, Any], model: Model, folders: tuple[str, ...] = ()
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
     moved = PRINTED_ALPHA if as_printed else load.record("optimizers", values.get("optimizer", defaults.OPTIMIZER), folders).traffic.value
     utilization = _bind_utilization(values.get("utilization", {}))
-    cached = 2.0 * cached_heads(model) * model.head_dim * attending_layers(model)
     return Knobs(
         parameters=values.get("parameters", total_parameters(model)),
         active=values.get("parameters", active_parameters(model)),
@@ -48,7 +48,7 @@ def knobs_of(values: dict[str, Any], model: Model, folders: tuple[str, ...] = ()
         efficiency=utilization[-1],
         each=None if len(set(utilization)) == 1 else utilization,
         serial=values.get("roofs") == "serial",
-        cache=0.0 if training else cached * seq_len,
+        cache=0.0 if training else cached_elements(model, seq_len),
     )
 
 

@@ -17,18 +17,11 @@ from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question
 from ironlaw.estimate.layer.attention import index_share
-from ironlaw.estimate.layer.counts import (
-    active_parameters,
-    attending_layers,
-    attention_width,
-    cached_heads,
-    matmul_parameters,
-    total_parameters,
-    visited,
-)
+from ironlaw.estimate.layer.cached import cached_layers, seen_by_width
+from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters, visited
 from ironlaw.estimate.layer.sizes import kernel
 from ironlaw.law import inference as law
-from ironlaw.law import states
+from ironlaw.law import masks, states
 from ironlaw.plan import plan_with
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import assume
@@ -132,13 +125,16 @@ def serve(bound: Bound, values: Mapping[str, Any], multiplied: str) -> Serving:
     parameters, layers = float(total_parameters(model)), attending_layers(model)
     weights = leaf("weights", states.state, "B", parameters=parameters, bytes_per_parameter=weight_bytes, shards=1.0)
     length, mean_length = prompt + values["generate"], prompt + values["generate"] / 2.0
-    cache = _count_cache(model, batch * length, layers, cache_bytes)
+    cache = _count_cache(model, batch, length, cache_bytes)
     read_parameters = _parameters_read(parameters, float(active_parameters(model)), model, batch)
-    first, later = {"tokens": batch * prompt, "attended": prompt / 2.0}, {"tokens": batch, "attended": mean_length}
+    windows = {part.window for part in cached_layers(model) if part.window}
+    near = {window: float(masks.attended_length(prompt, window)) for window in windows}
+    first = {"tokens": batch * prompt, "attended": seen_by_width(model, prompt / 2.0, near)}
+    later = {"tokens": batch, "attended": seen_by_width(model, mean_length, {window: min(window, mean_length) for window in windows})}
     shared = {"matmul_parameters": float(matmul_parameters(model)), "num_hidden_layers": layers, "attention_width": attention_width(model)}
     prompt_flop = leaf("operations of the prompt", law.forward_flop, "FLOP", **first, **shared)
     token_flop = leaf("operations of a token", law.forward_flop, "FLOP", **later, **shared)
-    mean_cache = scalar(cache) * mean_length / length  # while tokens are generated
+    mean_cache = scalar(_count_cache(model, batch, mean_length, cache_bytes))  # while tokens are generated
     token_bytes = read_parameters * weight_bytes / gpus + mean_cache / cache_shards(model, gpus)
     return Serving(
         weights=weights,
@@ -164,14 +160,22 @@ def cache_shards(model: Model, gpus: float) -> float:
     return 1.0 if model.kv_lora_rank else min(gpus, float(model.num_key_value_heads))
 
 
-def _count_cache(model: Model, tokens: float, layers: float, element: float) -> Term:
-    """The key-value cache of tokens, with the keys of the indexer where the model has one."""
+def _count_cache(model: Model, batch: float, length: float, element: float) -> Term:
+    """The key-value cache of a batch, of all tokens or those in a window or chunk; with the keys of the indexer where there is one."""
     if model.o_lora_rank:
         raise UnsupportedError(f"the cache of {model.name}'s compressed attention is not modelled; ironlaw estimate answers its training")
-    shared = {"tokens": tokens, "layers": layers, "bytes_per_element": element}
     if not model.kv_lora_rank:
-        heads = {"num_key_value_heads": cached_heads(model), "head_dim": float(model.head_dim)}
-        return leaf("cache", law.kv_cache, "B", **shared, **heads)
+        kept = [part for part in cached_layers(model) if part.heads]
+        parts = [
+            leaf(
+                f"{part.layers:g} layers, {f'window {part.window:g}' if part.window else 'all tokens'}" if len(kept) > 1 else "cache",
+                law.kv_cache, "B", tokens=batch * part.kept(length), layers=part.layers, num_key_value_heads=part.heads,
+                head_dim=part.head_dim, bytes_per_element=element,
+            )
+            for part in kept
+        ]  # fmt: skip
+        return parts[0] if len(parts) == 1 else total("cache", parts)
+    shared = {"tokens": batch * length, "layers": attending_layers(model), "bytes_per_element": element}
     latent = {"kv_lora_rank": float(model.kv_lora_rank), "qk_rope_head_dim": float(model.qk_rope_head_dim)}
     cache = leaf("cache", law.latent_kv_cache, "B", **shared, **latent)
     if not model.index_topk:
