@@ -29,6 +29,7 @@ BY_NAME = {
     "logits": ("whole", "chunked"),
     "fp8_scaling": ("current", "delayed"),
     "gradient_dtype": ("fp32", "bf16"),
+    "weights_dtype": ("fp32", "bf16"),
     "frozen_weights": ("fp8", "nf4", "gptq"),
     "attention_precision": defaults.ATTENTION_PRECISIONS,
     "dispatch_precision": defaults.DISPATCH_PRECISIONS,

@@ -22,7 +22,7 @@ class Documents(Frozen):
 
 
 class Optimizers(Frozen):
-    """The optimizer of a job: the record of each class of parameters. ``narrow`` holds in a stack without fp32 weights."""
+    """The optimizer of a job: the record of each class of parameters. ``narrow`` replaces the named one where weights are not fp32."""
 
     name: str
     matrices: Optimizer
@@ -40,6 +40,10 @@ class Optimizers(Frozen):
     def records(self) -> tuple[Optimizer, ...]:
         """The records in use, each once."""
         return tuple(dict.fromkeys(self.of(part) for part in CLASSES))
+
+    def on_narrow_weights(self) -> Optimizers:
+        """The records where weights are 16-bit and have no fp32 copy: moments have the type of the weights."""
+        return self.replace(**{part: self.narrow for part in CLASSES if self.of(part).name == self.name})
 
     @property
     def alike(self) -> bool:

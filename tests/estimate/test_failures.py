@@ -14,7 +14,7 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.failures import bind_failures
-from ironlaw.estimate.failures import CHECKPOINT_BYTES, failures_of
+from ironlaw.estimate.failures import CHECKPOINT_BYTES, Saved, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.report.estimate import page
@@ -36,7 +36,7 @@ class Site:
 
 def published(gpus, parameters, days=30.0, **options):
     """A run of so many days of work under the defaults."""
-    return failures_of(bind_failures(asked_of(options), Site, []), gpus, days * DAY, 1e5, parameters)
+    return failures_of(bind_failures(asked_of(options), Site, []), gpus, days * DAY, 1e5, Saved(parameters))
 
 
 # Published numbers
@@ -149,9 +149,9 @@ def test_a_job_that_hardly_gets_on_is_nan_in_silence():
 
 def test_one_call_answers_any_shape():
     gpus, useful = 2.0 ** np.arange(3, 9)[:, None], np.array([1.0, 10.0, 100.0]) * DAY
-    found = failures_of(bind_failures(Asked(), Site, []), gpus, useful, 1e4, 70e9)
+    found = failures_of(bind_failures(Asked(), Site, []), gpus, useful, 1e4, Saved(70e9))
     assert found.seconds.value.shape == (6, 3)
-    one = failures_of(bind_failures(Asked(), Site, []), 64.0, 10.0 * DAY, 1e4, 70e9)
+    one = failures_of(bind_failures(Asked(), Site, []), 64.0, 10.0 * DAY, 1e4, Saved(70e9))
     assert found.seconds.value[3, 1] == one.seconds.value
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ironlaw
@@ -55,7 +56,9 @@ def test_chunks_alone_are_searched_where_the_rest_of_a_plan_is_given():
 def test_what_would_make_it_fit_is_named_with_its_price(ask):
     status, out, _ = ask("estimate", *flags_of(FULL_8B), "--json")
     answer = json.loads(out)
-    (offer,) = answer["offers"]
+    narrower, offer = answer["offers"]
+    assert narrower["options"] == {"weights_dtype": "bf16"}
+    assert narrower["times_as_long"] == 1.0
     with_it = ironlaw.estimate(**FULL_8B, **offer["options"]).row()
     assert status == 1
     assert offer["options"] == {"offload": "optimizer"}
@@ -94,7 +97,10 @@ def test_every_verb_says_so(ask):
 
 
 def test_a_question_that_gives_offload_gets_no_offer(ask):
-    assert json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "none", "--json")[1])["offers"] == []
+    left = json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "none", "--json")[1])["offers"]
+    assert [set(offer["options"]) for offer in left] == [{"weights_dtype"}]
+    typed = json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "none", "--weights-dtype", "fp32", "--json")[1])
+    assert typed["offers"] == []
     assert "offers" not in json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "optimizer", "--json")[1])
 
 
@@ -174,3 +180,125 @@ def test_what_was_right_stays_right():
     assert [bool(ironlaw.estimate(**lora, seq_len=length).fits[0]) for length in (4096, 8192)] == [True, False]
     full = {**lora, "lora_rank": None, "framework": "huggingface", "model": "gpt2-xl", "seq_len": 1024}
     assert not ironlaw.estimate(**{name: value for name, value in full.items() if value is not None}).fits[0]
+
+
+# memory that was measured: options, GB of tensors (decimal), tolerance
+
+ONE_7B = {
+    "model": "llama-2-7b", "on": "a100-sxm-80gb", "gpus": 1, "micro_batch_size": 1, "global_batch_size": 1, "seq_len": 1024,
+    "recompute": "full", "zero": 0,
+}  # fmt: skip
+LOW_RANK = {"framework": "huggingface", "weights_dtype": "bf16", "optimizer": "galore8bit"}
+MEASURED: dict[str, tuple[dict[str, Any], float, float]] = {
+    "7B, bf16 weights, bf16 AdamW": ({**ONE_7B, "framework": "torchtune"}, 54.0, 0.05),
+    "7B, bf16 weights, 8-bit AdamW": ({**ONE_7B, "framework": "torchtune", "optimizer": "adam8bit"}, 40.5, 0.05),
+    "the same with a Trainer": ({**ONE_7B, "framework": "huggingface", "optimizer": "adam8bit", "weights_dtype": "bf16"}, 42.0, 0.05),
+    "7B, low-rank projection": ({**ONE_7B, **LOW_RANK, "optimizer_rank": 128}, 28.0, 0.05),
+}
+
+
+@pytest.mark.parametrize("question, measured, within", MEASURED.values(), ids=MEASURED)
+def test_memory_is_as_measured(question, measured, within):
+    assert ironlaw.estimate(**question).row()["memory"]["allocated"] == pytest.approx(measured * GB, rel=within)
+
+
+# who ran out of memory, and who did not
+
+LORA_8B = {"model": "llama-3.1-8b", "on": "rtx-4090", "gpus": 1, "framework": "torchtune", "micro_batch_size": 1, "lora_rank": 8, "zero": 0}
+RANKS = {"tp": 1, "pp": 1, "vpp": 1, "micro_batch_size": 1}
+RAN: dict[str, tuple[dict[str, Any], bool]] = {
+    "8B LoRA, 4,096 tokens on 24 GB": ({**LORA_8B, "seq_len": 4096, "global_batch_size": 1, "recompute": "full"}, True),
+    "8B LoRA, 8,192 tokens on 24 GB": ({**LORA_8B, "seq_len": 8192, "global_batch_size": 1, "recompute": "full"}, False),
+    "8B FSDP, 8 sequences a GPU": (
+        {**RANKS, "model": "llama-3.1-8b", "on": "h100-sxm", "gpus": 8, "framework": "torchtitan", "zero": 3, "micro_batch_size": 8,
+         "global_batch_size": 64, "seq_len": 8192, "recompute": "none"}, False,
+    ),
+    "70B LoRA, micro-batch 16 on 40 GB": (
+        {**RANKS, "model": "llama-2-70b", "on": "a100-sxm-40gb", "gpus": 8, "framework": "huggingface", "zero": 3, "micro_batch_size": 16,
+         "global_batch_size": 128, "seq_len": 2048, "recompute": "none", "lora_rank": 8}, False,
+    ),
+    "70B in 4 bits with LoRA on 4 x 24 GB": (
+        {**RANKS, "model": "llama-2-70b", "on": "rtx-4090", "gpus": 4, "framework": "huggingface", "zero": 0, "global_batch_size": 4,
+         "seq_len": 2048, "recompute": "full", "lora_rank": 8, "frozen_weights": "nf4"}, False,
+    ),
+    "7B, 120,000 tokens": (
+        {**RANKS, "model": "llama-2-7b", "on": "a100-sxm-80gb", "gpus": 8, "framework": "huggingface", "zero": 3, "global_batch_size": 8,
+         "seq_len": 120000, "recompute": "full"}, False,
+    ),
+    "1.5B in fp32 on 24 GB": (
+        {**RANKS, "model": "gpt-2-xl", "on": "rtx-3090", "gpus": 1, "framework": "huggingface", "zero": 0, "global_batch_size": 1,
+         "seq_len": 1024, "recompute": "full", "precision": "fp32"}, False,
+    ),
+    "11B on 24 GB": (
+        {**RANKS, "model": "t5-11b", "on": "rtx-3090", "gpus": 1, "framework": "huggingface", "zero": 0, "global_batch_size": 1,
+         "seq_len": 512, "recompute": "full"}, False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question, ran", RAN.values(), ids=RAN)
+def test_who_ran_fits_and_who_ran_out_of_memory_does_not(question, ran):
+    memory = ironlaw.estimate(**question).row()["memory"]
+    assert memory["fits"] is ran
+    assert (memory["fits_probability"] > 0.5) is ran
+
+
+def test_a_published_rate_of_a_70b_stays_right():
+    """296.5 TFLOP/s of each H100 were reported with tp 8, pp 8 and full recomputation."""
+    plan = {"tp": 8, "pp": 8, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "full"}
+    rates = ironlaw.estimate("llama-2-70b", on="h100-sxm", gpus=64, global_batch_size=128, seq_len=4096, **plan).row()["throughput"]
+    assert rates["model_flop_per_second_per_gpu"] == pytest.approx(296.5e12, rel=0.05)
+
+
+# the type of loaded weights
+
+
+def test_a_trainer_that_loads_bf16_keeps_no_fp32_copy_and_moments_of_the_same_type():
+    """By hand, bytes of a parameter: weight and gradient 2 + 2, AdamW's moments 2 + 2, in eight bits 2.03; in fp32 4 + 4 + 8."""
+
+    def states(**options) -> dict[str, float]:
+        group = ironlaw.estimate(**{**ONE_7B, "framework": "huggingface", **options}).groups[0]
+        parts = {part.name: float(np.ravel(part.value)[0]) for part in group.memory.tree["allocated"].parts}
+        names = ("weights", "gradients", "master weights", "optimizer states")
+        return {name: parts.get(name, 0.0) / 6_738_415_616 for name in names}
+
+    bf16 = states(weights_dtype="bf16", optimizer_in_backward=False)
+    assert (bf16["weights"], bf16["master weights"], bf16["optimizer states"]) == pytest.approx((2.0, 0.0, 4.0))
+    narrow = states(weights_dtype="bf16", optimizer="adam8bit")
+    assert (narrow["weights"], narrow["gradients"], narrow["optimizer states"]) == pytest.approx((2.0, 2.0, 2.03125))
+    wide = states(weights_dtype="fp32")
+    assert (wide["weights"], wide["gradients"], wide["optimizer states"]) == pytest.approx((4.0, 4.0, 8.0), rel=1e-6)
+    assert wide == states()
+
+
+def test_fp32_weights_of_a_stack_that_loads_bf16_have_fp32_moments():
+    tune = {**ONE_7B, "framework": "torchtune"}
+    narrow, wide = (ironlaw.estimate(**tune, weights_dtype=name).row()["memory"]["allocated"] for name in ("bf16", "fp32"))
+    assert narrow == ironlaw.estimate(**tune).row()["memory"]["allocated"]
+    # 16 bytes of a parameter for 8, and the same activations
+    assert wide - narrow == pytest.approx(8 * 6_738_415_616, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [({"framework": "megatron"}, "megatron has no such choice"), ({"framework": "huggingface", "precision": "fp32"}, "have its type")],
+)
+def test_a_type_that_a_stack_or_a_precision_cannot_have_is_refused(ask, options, said):
+    status, _, error = ask("estimate", *flags_of({**ONE_7B, **options}), "--weights-dtype", "bf16")
+    assert status in (2, 3)
+    assert said in error
+
+
+# checkpoints of adapters
+
+
+def test_a_checkpoint_of_adapters_holds_the_adapters():
+    """By hand: rank 8 beside q, k, v and o of 32 layers (4096; keys and values 1024): 6.82 M; weight, two moments in fp32: 12 bytes."""
+    run = {"on": "rtx-4090", "gpus": 1, "seq_len": 2048, "tokens": 10e6, "framework": "huggingface", "global_batch_size": 16}
+    adapted = ironlaw.estimate("llama-3-8b", **run, lora_rank=8, frozen_weights="nf4").groups[0].run.failures
+    trained = 32 * 8 * (2 * (4096 + 4096) + 2 * (4096 + 1024))
+    assert float(np.ravel(adapted.checkpoint_bytes.value)[0]) == 12 * trained
+    whole = ironlaw.estimate("llama-3-8b", **{**run, "on": "h200-sxm"}).groups[0].run.failures
+    assert float(np.ravel(whole.checkpoint_bytes.value)[0]) == 14 * 8_030_261_248
+    assert np.ravel(adapted.checkpoint_time.value)[0] < 1.0
+    assert np.ravel(adapted.goodput.value)[0] > 0.99

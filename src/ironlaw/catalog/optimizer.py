@@ -54,6 +54,7 @@ class Optimizer(Record):
     on_narrow_weights: str = ""  # the record that holds in a stack without fp32 weights
     whole_matrices: bool = False  # an update needs the whole matrix, not a part of it
     shards: str = "elements"  # elements | matrices: what ZeRO gives to a rank
+    one_by_one: bool = False  # parameters are updated one after another: temporaries are those of one, not a list of all
     paged: bool = False  # states move to the host, page by page, where the device has no room
     master_bytes: Sourced = quantity("B")  # of a copy of the weights beside narrow ones
     traffic: Sourced = quantity("B")

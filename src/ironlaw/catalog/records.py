@@ -291,6 +291,7 @@ class Framework(Record):
     dispatchers: tuple[str, ...] = ("alltoall",)  # the all-to-alls of experts it has
     cuda_graphs: tuple[str, ...] = ()  # what it captures as graphs beside nothing: partial, full; empty: not known
     gradient_dtypes: tuple[str, ...] = ()  # formats in which it can store and reduce gradients; empty: not known beside its own
+    weights_dtypes: tuple[str, ...] = ()  # types in which it can load and update weights: fp32, bf16; empty: as the record says alone
     pairs_micro_batches: bool = False  # can overlap the forward of one micro-batch with the backward of another, layer by layer
     fused_projections: bool = True  # q, k and v are one matrix, gate and up another; an adapter covers the whole matrix
     offload_gradients_early: bool = False  # gradients are copied to the host during the last backward pass, not after it

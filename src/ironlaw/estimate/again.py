@@ -27,6 +27,7 @@ _AXES = (
     "seq_len",
 )  # fmt: skip
 _ENDS = ("first_stage_layers", "last_stage_layers")
+_DTYPES = ("gradient_dtype", "weights_dtype")  # that a search may choose
 _OPEN = Asked()
 _OF_JOB = tuple(name for name in Job.fields if name in SCALARS - {"model", "framework", "precision", "optimizer"})
 # a Job has them in another form than a question
@@ -90,8 +91,7 @@ def _held(group: Group, at: int) -> Iterator[tuple[str, Any]]:
         yield "precision", job.precision.name
     if job.optimizer.name != defaults.OPTIMIZER:
         yield "optimizer", job.optimizer.name
-    if asked.gradient_dtype is not None and "gradient_dtype" not in asked.given:
-        yield "gradient_dtype", asked.gradient_dtype
+    yield from ((name, getattr(asked, name)) for name in _DTYPES if getattr(asked, name) is not None and name not in asked.given)
     if job.schedule != defaults.SCHEDULE:
         yield "schedule", job.schedule
     for name in _OF_JOB:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw.estimate.bind.failures import FailureRates
+from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.layer.trained import adapter_parameters
+from ironlaw.job import Job
 from ironlaw.law import goodput as law
 from ironlaw.terms import Term, leaf
 
@@ -31,18 +34,38 @@ class Failures:
         return [self.mttf, self.checkpoint_bytes, self.checkpoint_time, self.interval, self.seconds, self.goodput, self.count]
 
 
-def checkpoint_size(parameters: Any) -> Any:
-    """Bytes of a checkpoint with the states of Adam: ``14 parameters``."""
-    return CHECKPOINT_BYTES * parameters
+class Saved(NamedTuple):
+    """What a checkpoint holds: parameters, and the bytes of each with its states."""
+
+    parameters: Any
+    bytes_per_parameter: float = CHECKPOINT_BYTES
 
 
-def failures_of(rates: FailureRates, gpus: Any, useful: Any, steps: Any, parameters: Any) -> Failures:
+def saved_by(job: Job) -> Saved:
+    """The checkpoint of a job: all parameters with Adam's states; with adapters these alone, as no step changes the other weights.
+
+    Source: PEFT, PeftModel.save_pretrained (adapters only, the base model stays as it was published)
+    """
+    if not job.lora_rank:
+        return Saved(total_parameters(job.model))
+    kept = job.framework.adapter_bytes
+    master = job.optimizer.master_bytes if kept is None and job.framework.parameter_bytes is None and job.precision.master_weights else 0.0
+    weight = job.precision.parameter_bytes if kept is None else kept.value
+    return Saved(adapter_parameters(job), weight + master + job.optimizer.matrices.state_bytes)
+
+
+def checkpoint_size(parameters: Any, bytes_per_parameter: Any = CHECKPOINT_BYTES) -> Any:
+    """Bytes of a checkpoint: ``bytes_per_parameter parameters``; 14 with the states of Adam."""
+    return bytes_per_parameter * parameters
+
+
+def failures_of(rates: FailureRates, gpus: Any, useful: Any, steps: Any, saved: Saved) -> Failures:
     """The run with failures, from ``useful``, its seconds without failures and without checkpoints.
 
-    ``gpus``, ``useful``, ``steps`` (of the optimizer) and ``parameters`` are numbers or arrays that broadcast.
+    ``gpus``, ``useful``, ``steps`` (of the optimizer) and the parameters of ``saved`` are numbers or arrays that broadcast.
     """
     mttf = leaf("time between failures", law.cluster_mttf, "s", mttf_per_accelerator=rates.mttf, gpus=gpus)
-    size = leaf("checkpoint size", checkpoint_size, "B", parameters=parameters)
+    size = leaf("checkpoint size", checkpoint_size, "B", **saved._asdict())
     written = leaf("checkpoint time", law.write_time, "s", size=size.value, bandwidth=rates.storage_bandwidth(gpus))
     if rates.checkpoint_every is not None:
         interval = leaf("checkpoint interval", _every, "s", steps=rates.checkpoint_every, all_steps=steps, useful=useful)

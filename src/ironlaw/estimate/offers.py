@@ -15,8 +15,9 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate, answer_asked, evaluate_plans
 from ironlaw.estimate.as_data import number
-from ironlaw.question.asked import Asked, Row
-from ironlaw.question.defaults import CERTAINTY, OFFLOADS
+from ironlaw.job import Job
+from ironlaw.question.asked import Asked, Row, with_options
+from ironlaw.question.defaults import CERTAINTY, OFFLOADS, WEIGHTS_DTYPES
 
 # what is moved to the host, the least first: the first that fits is offered
 OFFLOADED = (frozenset({"optimizer"}), frozenset({"activations"}), frozenset({"optimizer", "activations"}))
@@ -34,18 +35,25 @@ class Offer(NamedTuple):
 
 
 def offers(estimate: Estimate, index: int = 0) -> tuple[Offer, ...]:
-    """What makes a row fit that does not: the least that is moved to the host with which a plan of the row fits.
+    """What makes a row fit that does not: weights loaded in fewer bytes, and the least that is moved to the host; each where it is enough.
 
-    A row that gives ``offload``, or that fits, has no offer.
+    A row that fits has no offer, and nothing is offered in place of what the row gives.
     """
     group, at = estimate.place_of(index)
     if estimate.asked is None or not group.legal[at] or group.memory.fits[at]:
         return ()
     row = estimate.asked.rows[index if estimate.taken is None else estimate.taken[index]]
-    if row.offload is not None:
-        return ()
-    found = (_offer(estimate.asked, row._replace(offload=names), {"offload": names}, estimate.folders) for names in OFFLOADED)
-    return tuple(_first(found))
+    narrower = (_offer(estimate, row, {"weights_dtype": name}) for name in narrower_weights(estimate.asked, group.job))
+    moved = (_offer(estimate, row, {"offload": names}) for names in (OFFLOADED if row.offload is None else ()))
+    return (*_first(narrower), *_first(moved))
+
+
+def narrower_weights(asked: Asked, job: Job) -> Iterator[str]:
+    """Types in which the framework can load weights that are narrower than those it has."""
+    stored = job.framework.frozen_bytes if job.lora_rank else job.framework.parameter_bytes
+    if "weights_dtype" in asked.given or stored is None or not job.precision.master_weights:
+        return
+    yield from (name for name, width in WEIGHTS_DTYPES.items() if name in job.framework.weights_dtypes and width < stored.value)
 
 
 def _first(found: Iterator[Offer | None]) -> Iterator[Offer]:
@@ -56,14 +64,14 @@ def _first(found: Iterator[Offer | None]) -> Iterator[Offer]:
             return
 
 
-def _offer(asked: Asked, row: Row, options: Mapping[str, Any], folders: tuple[str, ...]) -> Offer | None:
-    """The offer of a row with other options; None where it has no plan that fits, or cannot be asked."""
+def _offer(estimate: Estimate, row: Row, options: Mapping[str, Any]) -> Offer | None:
+    """The offer of a row with more options; None where it has no plan that fits, or cannot be asked."""
+    assert estimate.asked is not None
     try:
-        given = {**asked.given, **{name: as_option(name, value) for name, value in options.items()}}
-        estimate = answer_asked(asked.replace(rows=(row,), given=given), folders)
+        found = answer_asked(with_options(estimate.asked.replace(rows=(row,)), options), estimate.folders)
     except IronlawError:
         return None
-    return offer_of(estimate, options) if estimate.fits[0] else None
+    return offer_of(found, options) if found.fits[0] else None
 
 
 def offer_of(estimate: Estimate, options: Mapping[str, Any], index: int = 0) -> Offer:

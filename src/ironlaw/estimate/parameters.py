@@ -16,7 +16,7 @@ from ironlaw.estimate.layer.counts import (
     visited,
 )  # fmt: skip
 from ironlaw.estimate.layer.kinds import Kind, kinds
-from ironlaw.estimate.layer.trained import layer_trained
+from ironlaw.estimate.layer.trained import adapter_parameters
 from ironlaw.job import Job
 
 
@@ -62,9 +62,9 @@ def _kind_data(model: Model, kind: Kind) -> dict[str, Any]:
 def _trained(job: Job, total: float) -> float:
     """Parameters that are trained: all, all but frozen layers and the embedding before them, or those of adapters."""
     model = job.model
-    counted = [kind for kind in kinds(model) if kind.place != "end"]
     if job.lora_rank:
-        return float(sum(kind.count * sum(layer_trained(job, kind)) for kind in counted))
+        return adapter_parameters(job)
+    counted = [kind for kind in kinds(model) if kind.place != "end"]
     if all(kind.trained for kind in counted):
         return total
     frozen = sum(float(_kind_data(model, kind)["total"]) for kind in counted if not kind.trained)

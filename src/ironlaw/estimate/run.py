@@ -11,7 +11,6 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FailureRates
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.documents.columns import real_tokens
-from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import cost, energy, run
@@ -20,7 +19,7 @@ from ironlaw.question.asked import Asked
 from ironlaw.terms import Term, fold, leaf, total
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.failures import Failures
+    from ironlaw.estimate.failures import Failures, Saved
 
 
 class Run(Frozen):
@@ -61,20 +60,20 @@ def power_of(cluster: Cluster, gpus: Any, pue: Sourced, name: str = "power") -> 
 
 def run_of(bound: Bound, job: Job, plan: Plan, step: Any, forward_share: Any) -> Run:
     """The run of every plan of a question with ``tokens``, of which padding is none. Power is rated power times PUE: an upper estimate."""
-    from ironlaw.estimate.failures import failures_of  # only a question with a run pays for the import
+    from ironlaw.estimate.failures import failures_of, saved_by  # only a question with a run pays for the import
 
     asked, cluster, money, rates = bound.asked, bound.cluster, bound.money, bound.failure_rates
     assert asked.tokens is not None
     assert money is not None
     assert rates is not None
     per_step = plan.global_batch_size * real_tokens(job, plan)
-    parameters = total_parameters(bound.model)
+    saved = saved_by(job)
     steps = leaf("steps", run.steps, "1", tokens=asked.tokens, tokens_per_step=per_step, rounding=run.UP)
     training = leaf("training", time_of_steps, "s", steps=steps.value, step=step)
     useful = [training, *_evaluations(asked, per_step, step, forward_share, steps.value)]
-    seconds = total("seconds", [*useful, *_checkpoints(rates, plan, parameters, steps.value)])
+    seconds = total("seconds", [*useful, *_checkpoints(rates, plan, saved, steps.value)])
     # failures_of adds the checkpoints, so the useful time is without them
-    failing = failures_of(rates, plan.gpus, fold(useful), steps.value, parameters)
+    failing = failures_of(rates, plan.gpus, fold(useful), steps.value, saved)
     power = power_of(cluster, plan.gpus, money.pue)
     joules = leaf("energy", energy.energy, "J", power=power.value, seconds=seconds.value)
     longer = leaf("energy with failures", energy.energy, "J", power=power.value, seconds=failing.seconds.value)
@@ -102,13 +101,13 @@ def _evaluations(asked: Asked, tokens_per_step: Any, step: Any, forward_share: A
     return [leaf("evaluation", time_of_steps, "s", steps=np.floor(steps / asked.evaluate_every), step=seconds)]
 
 
-def _checkpoints(rates: FailureRates, plan: Plan, parameters: Any, steps: Any) -> list[Term]:
+def _checkpoints(rates: FailureRates, plan: Plan, saved: Saved, steps: Any) -> list[Term]:
     """Checkpoints of the failure-free run, where they were asked for."""
     if rates.checkpoint_every is None:
         return []
     from ironlaw.estimate.failures import checkpoint_size
 
-    seconds = checkpoint_size(parameters) / rates.storage_bandwidth(plan.gpus)
+    seconds = checkpoint_size(*saved) / rates.storage_bandwidth(plan.gpus)
     return [leaf("checkpoints", time_of_steps, "s", steps=np.floor(steps / rates.checkpoint_every), step=seconds)]
 
 

@@ -81,6 +81,7 @@ class Asked(Frozen):
     optimizer: str = defaults.OPTIMIZER
     optimizer_rank: float | None = None  # the record's share of the smaller side
     gradient_dtype: str | None = None
+    weights_dtype: str | None = None  # as the framework's record stores weights
     # pipeline
     schedule: str | None = None
     microbatch_group: float = 0.0  # 0: pp

@@ -30,6 +30,7 @@ BALANCES = ("none", "sorted", "flops")  # how sequences are dealt to ranks
 IN_NETWORK_REDUCTIONS = ("on", "off", "nvls", "sharp")
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
 OFFLOADS = ("optimizer", "activations")
+WEIGHTS_DTYPES = {"fp32": 4.0, "bf16": 2.0}  # of weights as they are loaded and updated: bytes
 ROUNDINGS = ("up", "down", "exact")  # of the steps of a run
 # networks that are no language models: spellings of the lists of operators in questions/roofline/lists
 OPERATOR_LISTS = {"resnet50": "resnet-50", "resnet-50": "resnet-50", "dlrm": "dlrm", "unet": "stable-diffusion-unet"}

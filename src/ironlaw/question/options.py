@@ -451,6 +451,12 @@ OPTIONS: dict[str, Option] = {
         switch, "each micro-batch of --lengths takes the context ranks that its longest document needs (default: off)", "on|off"
     ),
     "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
+    "weights_dtype": Option(
+        one_of(tuple(defaults.WEIGHTS_DTYPES)),
+        "type that weights are loaded, stored and updated in: fp32, or bf16 (pure bf16: gradients and Adam's moments are bf16 too, and no"
+        " fp32 copy is kept) (default: the framework's)",
+        "NAME",
+    ),
     # --- offloading
     "offload": Option(offload, f"move to host memory: {_names(defaults.OFFLOADS)}; none (default: none)", "LIST", column=True, names=True),
     "offload_layers": Option(whole, "layers per stage that offload activations (default: all)", "N"),
@@ -532,7 +538,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     ),
     "Precision and kernels": (
         "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
-        "bf16_layers_at_end", "gradient_dtype", "flash_attention",
+        "bf16_layers_at_end", "gradient_dtype", "weights_dtype", "flash_attention",
         "attention_kernel", "attention_precision", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
     ),
     "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),

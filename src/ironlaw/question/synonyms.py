@@ -45,6 +45,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {  # option: other names of it
     "recompute": ("recomputation", "activation_recomputation", "activation_recompute"),
     "precision": ("dtype", "mixed_precision", "compute_dtype", "torch_dtype"),
     "optimizer": ("optim",),
+    "weights_dtype": ("load_dtype", "weight_dtype", "param_dtype", "params_dtype", "optimization_dtype"),
     "flash_attention": ("flash_attn", "use_flash_attn", "use_flash_attention"),
     "schedule": ("pipeline_schedule", "pipeline_parallel_schedule"),
     "moe_dispatcher": ("moe_token_dispatcher_type",),
@@ -63,6 +64,7 @@ OF_EXAMPLES = ("per_device_train_batch_size", "per_device_batch_size", "train_mi
 
 SETTINGS: dict[str, dict[str, Any]] = {  # switches of other tools: what they set; a default where the option itself is given
     **{name: {"precision": name} for name in ("fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")},
+    "pure_bf16": {"precision": "bf16", "weights_dtype": "bf16"},
     "zero1": {"zero": 1}, "zero2": {"zero": 2}, "zero3": {"zero": 3},
     "use_distributed_optimizer": {"zero": 1},
     "gradient_checkpointing": {"recompute": "full"},

@@ -368,7 +368,7 @@ def _miss(row: dict[str, Any]) -> str:
         return f"rate: {current:,.0f} tokens/s to {needs:,.0f}{where}"
     if name == "gpus":
         return f"number of accelerators: {current:,.0f} to {needs:,.0f}"
-    if name == "offload":
+    if name in ("offload", "weights_dtype"):
         return f"{row['note']}{where}"
     if name == "global_batch_size":
         return f"global batch: {current:,.0f} sequences to {needs:,.0f}{where}"

@@ -60,7 +60,7 @@ def variant_words(variant: Mapping[str, Any], context_ranks: float) -> list[str]
     >>> variant_words({"precision": "bf16", "cuda_graphs": "full", "gradient_dtype": "bf16", "cp_method": "ring"}, 1)
     ['bf16', 'graphs full', 'gradients bf16']
     """
-    named = {"cuda_graphs": "graphs ", "gradient_dtype": "gradients "}
+    named = {"cuda_graphs": "graphs ", "gradient_dtype": "gradients ", "weights_dtype": "weights "}
     return [f"{named.get(name, '')}{value}" for name, value in variant.items() if name != "cp_method" or context_ranks > 1]
 
 

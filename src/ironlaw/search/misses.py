@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from ironlaw.divisors import divisors
 from ironlaw.errors import IronlawError
+from ironlaw.estimate.again import as_option
 from ironlaw.estimate.near_counts import counts_that_work
-from ironlaw.estimate.offers import OFFLOADED, describe_offer, offer_of
+from ironlaw.estimate.offers import OFFLOADED, describe_offer, narrower_weights, offer_of
 from ironlaw.estimate.planner.possible import any_fits
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.plan import flags
@@ -30,7 +32,7 @@ def misses(result: SearchResult) -> list[dict[str, Any]]:
     if feasible:
         rows = _missed_limits(result.question, feasible)
     else:
-        rows = [*_missing_memory(result), *_offloads(result), *_fixed_axes(result), *_other_numbers(result), *_other_batch(result)]
+        rows = [*_missing_memory(result), *_offers(result), *_fixed_axes(result), *_other_numbers(result), *_other_batch(result)]
     return sorted(rows, key=lambda row: row["ratio"] if row["ratio"] is not None else np.inf)
 
 
@@ -78,19 +80,29 @@ def _missing_memory(result: SearchResult) -> list[dict[str, Any]]:
     return [_make_miss("memory", s.capacity, s.leanest, "B", s.leanest / s.capacity, s) for s in leanest.values()]
 
 
-def _offloads(result: SearchResult) -> list[dict[str, Any]]:
-    """The least to move to the host with which a plan fits, where the question moves nothing; how much longer it takes is in the note."""
-    q = result.question
-    if any(q.space.of(name) for name in flags("offload", OFFLOADS, ())) or not any(np.isfinite(s.leanest) for s in result.settings):
+def _offers(result: SearchResult) -> list[dict[str, Any]]:
+    """Weights in fewer bytes, and the least to move to the host, with which a plan fits; how much longer it takes is in the note."""
+    q, legal = result.question, [s for s in result.settings if np.isfinite(s.leanest)]
+    if not legal:
         return []
-    for names in OFFLOADED:
-        space = q.space.narrowed(flags("offload", OFFLOADS, names))
-        if (feasible := _search_feasible(replace(q, space=space), result.folders)) is not None:
+    narrower = [
+        ({"weights_dtype": name}, replace(q, asked=with_options(q.asked, {"weights_dtype": name})))
+        for name in narrower_weights(q.asked, legal[0].job)
+    ]
+    opened = not any(q.space.of(name) for name in flags("offload", OFFLOADS, ()))
+    moved = [({"offload": names}, replace(q, space=q.space.narrowed(flags("offload", OFFLOADS, names)))) for names in OFFLOADED if opened]
+    return [*_first_offer(narrower, result.folders), *_first_offer(moved, result.folders)]
+
+
+def _first_offer(changed: Sequence[tuple[dict[str, Any], Question]], folders: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The first of some changed questions that has a plan that fits."""
+    for options, question in changed:
+        if (feasible := _search_feasible(question, folders)) is not None:
             choice = feasible.first(1)[0]
-            words = ",".join(sorted(names))
-            offer = offer_of(estimate_of([choice], result.folders), {"offload": names})
-            return [_make_miss("offload", "none", words, "", offer.times, choice.setting, describe_offer(offer))]
-    return []
+            offer = offer_of(estimate_of([choice], folders), options)
+            ((name, value),) = options.items()
+            yield _make_miss(name, "", as_option(name, value), "", offer.times, choice.setting, describe_offer(offer))
+            return
 
 
 def _fixed_axes(result: SearchResult) -> list[dict[str, Any]]:

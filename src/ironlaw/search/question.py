@@ -113,6 +113,7 @@ def each(axis: str) -> Any:
 
 LISTED = {  # axes whose option takes a comma list in a search: its values are compared
     "framework": names, "precision": each("precision"), "cuda_graphs": each("cuda_graphs"), "gradient_dtype": each("gradient_dtype"),
+    "weights_dtype": each("weights_dtype"),
 }  # fmt: skip
 COUNTS = "{:g}..{:g}".format(*defaults.COUNTS)
 OWN: dict[str, Option] = {

@@ -18,9 +18,11 @@ from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
+from ironlaw.question.defaults import WEIGHTS_DTYPES
 
 Formats = tuple[Precision, Precision]  # of linear layers, and of the products of routed experts
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
+NARROW = 2.0  # bytes of a stored weight: wider ones are their own fp32 copy
 
 
 def bind_job(
@@ -41,7 +43,10 @@ def bind_job(
     if "overlap" not in asked.given:
         assume(assumptions, "overlap", printed(frozenset(framework.overlap)), "default")
     refuse(asked.frozen_weights, asked.lora_rank, formats)
+    framework = _set_weights(asked, framework, formats, assumptions)
     framework = _set_gradient_bytes(asked, framework, formats)
+    if stores_narrow(framework, formats):
+        optimizer = optimizer.on_narrow_weights()
     if formats.name == "fp16":
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
@@ -128,6 +133,35 @@ def _decide_flash(asked: Asked, model: Model, framework: Framework, cluster: Clu
     if asked.flash_attention and not device:
         raise QuestionError("--flash-attention on: this accelerator has no flash attention kernel; use off")
     return asked.flash_attention
+
+
+def stores_narrow(framework: Framework, precision: Precision) -> bool:
+    """True where weights are stored and updated in 16 bits, without an fp32 copy: PyTorch's optimizers then make moments alike.
+
+    Source: torch.optim.AdamW makes both moments with zeros_like(parameter); torchtune and pure bf16 training rely on it.
+    """
+    stored = framework.parameter_bytes
+    return precision.master_weights and stored is not None and stored.value <= NARROW
+
+
+def _set_weights(asked: Asked, framework: Framework, precision: Precision, assumptions: Assumptions) -> Framework:
+    """A framework with weights, and the gradients that have their type, in the type that the question loads them in."""
+    if asked.weights_dtype is None:
+        if framework.weights_dtypes and framework.parameter_bytes is not None and precision.master_weights and not asked.lora_rank:
+            stored = framework.parameter_bytes.value
+            assume(assumptions, "weights_dtype", next(name for name, width in WEIGHTS_DTYPES.items() if width == stored), "default")
+        return framework
+    name, width = asked.weights_dtype, WEIGHTS_DTYPES[asked.weights_dtype]
+    if name not in framework.weights_dtypes:
+        raise UnsupportedError(
+            f"--weights-dtype {name}: {framework.name} has no such choice in its record"
+            f" (known: {', '.join(framework.weights_dtypes) or 'none'}); name another --framework"
+        )
+    if not precision.master_weights:
+        raise QuestionError(f"--weights-dtype {name}: weights of --precision {precision.name} have its type; leave one of them out")
+    size = Sourced(width, "B", name, None, "given")
+    reduced = framework.gradient_reduce_bytes if framework.gradient_reduce_bytes.value <= width else size
+    return framework.replace(parameter_bytes=size, frozen_bytes=size, gradient_bytes=size, gradient_reduce_bytes=reduced)
 
 
 def _set_gradient_bytes(asked: Asked, framework: Framework, precision: Precision) -> Framework:

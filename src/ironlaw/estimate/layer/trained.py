@@ -20,6 +20,11 @@ def layer_trained(job: Job, kind: Kind) -> tuple[Any, Any]:
     return common_parameters(job.model, kind), routed_parameters(job.model, kind)
 
 
+def adapter_parameters(job: Job) -> float:
+    """Parameters of the adapters of a whole model, without those beside layers for further tokens."""
+    return float(sum(kind.count * sum(layer_trained(job, kind)) for kind in kinds(job.model) if kind.place != "end"))
+
+
 def stage_trained(job: Job, stage: Stage) -> tuple[Any, Any]:
     """Parameters of a stage that get gradients and states: (outside its experts, in them)."""
     model = job.model

@@ -158,12 +158,5 @@ def mean_at(job: Job, pace: Pace, of: Callable[[Optimizer], float]) -> Any:
 
 
 def traffic_of_update(job: Job, pace: Pace) -> Any:
-    """Bytes that the update of a parameter reads and writes, averaged over the parameters of the stage that sets the pace.
-
-    Without fp32 weights in the stack the moments have the 16-bit type of the weights: PyTorch makes them alike (torch.optim.AdamW,
-    zeros_like).
-    """
-    stored = job.framework.parameter_bytes
-    if stored is not None and stored.value <= 2.0 and job.optimizer.narrow is not job.optimizer.matrices:
-        return job.optimizer.narrow.traffic.value
+    """Bytes that the update of a parameter reads and writes, averaged over the parameters of the stage that sets the pace."""
     return mean_at(job, pace, lambda rule: rule.traffic.value)

@@ -129,7 +129,7 @@ def hooked_gradients(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term
 def update_copies(job: Job, plan: Plan, stage: Stage) -> list[Term]:
     """Tensors that the optimizer's update allocates for all weights at once: a list of temporaries, one a weight."""
     copies = job.framework.optimizer_copies
-    if copies is None:
+    if copies is None or job.optimizer.matrices.one_by_one:
         return []
     moments = mean_of(job, stage, lambda rule: rule.state_bytes) / 2.0
     if not np.any(moments):

@@ -41,7 +41,9 @@ def gradient_bytes(job: Job) -> float:
 
 def master_bytes(job: Job) -> float:
     """Bytes of a master weight in the host, beside the moments; 0 where the optimizer updates the weights themselves."""
-    return job.optimizer.master_bytes if job.precision.master_weights else 0.0
+    stored = job.framework.parameter_bytes
+    updates_them = stored is not None and stored.value <= job.precision.parameter_bytes
+    return job.optimizer.master_bytes if job.precision.master_weights and not updates_them else 0.0
 
 
 def share_on_device(job: Job, plan: Plan, stage: Stage) -> Any:

@@ -24,7 +24,7 @@ CHOICES = ("recompute", "zero", *SWITCHES)
 # each value needs another job or another cluster
 VARIANTS = (
     "schedule", "precision", "framework", "count_embedding", "cp_method", "moe_dispatcher", "attention_kernel", "cuda_graphs",
-    "gradient_dtype", "node", "fabric",
+    "gradient_dtype", "weights_dtype", "node", "fabric",
 )  # fmt: skip
 AXES = (*MESH, *CHOICES, *VARIANTS)
 WORDS = {  # that a space file may give instead of values, with the values they stand for
@@ -39,6 +39,7 @@ WORDS = {  # that a space file may give instead of values, with the values they 
 # what no space tries unless it lists it, in words
 UNSEARCHED = {
     "framework": "framework", "precision": "precision", "cuda_graphs": "CUDA graphs", "gradient_dtype": "type of gradients",
+    "weights_dtype": "type of weights",
     "etp": "expert tensor parallelism", "offload_optimizer": "offloading", "node": "node", "fabric": "fabric",
 }  # fmt: skip
 _MOST_VALUES = 1000

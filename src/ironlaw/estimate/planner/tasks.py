@@ -43,6 +43,7 @@ def offered(space: Space, bound: Bound, framework: Framework) -> Space:
         "moe_dispatcher": framework.dispatchers if routed and modern else framework.dispatchers[:1],
         "cuda_graphs": (defaults.CUDA_GRAPH, *framework.cuda_graphs),
         "gradient_dtype": framework.gradient_dtypes,
+        "weights_dtype": framework.weights_dtypes,
         "vpp": () if "interleaved" in framework.schedules else (1.0,),
         **{f"overlap_{name.replace('-', '_')}": (0.0,) for name in OVERLAPS if f"overlap_{name.replace('-', '_')}" not in overlaps},
     }

@@ -15,6 +15,7 @@ from ironlaw.estimate.as_data import warnings as row_warnings
 from ironlaw.estimate.bands import banded, widened
 from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.bind.money import bind_pue
+from ironlaw.estimate.failures import saved_by
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import nearest_counts
 from ironlaw.estimate.offers import offers
@@ -238,7 +239,7 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     run, run_terms = _price_run(cell, outcome)
     network, network_terms = count_network(cell.hardware.cluster, gpus, cell.values.get("oversubscription", 1.0))
     rates = bind_failures(asked_of(cell.options), cell.hardware.cluster, [])
-    storage = count_storage(total_parameters(model), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
+    storage = count_storage(saved_by(group.job), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
     more = (*run_terms, *network_terms, *storage.terms)
     lines = row_warnings(group, 0)
     if better := cell.find_better_near(outcome):

@@ -7,7 +7,7 @@ from math import ceil
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FailureRates
-from ironlaw.estimate.failures import checkpoint_size
+from ironlaw.estimate.failures import Saved, checkpoint_size
 from ironlaw.law import energy, fabrics, goodput
 from ironlaw.question.defaults import CHECKPOINT_OVERHEAD
 from ironlaw.terms import Term, leaf, scalar, total
@@ -110,9 +110,9 @@ def _cables(name: str, links: float) -> Term:
     return leaf(name, fabrics.links_up, "1", endpoints=links, oversubscription=1.0)
 
 
-def count_storage(parameters: float, gpus: float, rates: FailureRates, kept: float) -> Storage:
+def count_storage(saved: Saved, gpus: float, rates: FailureRates, kept: float) -> Storage:
     """Bytes of a checkpoint and of those that are kept, and the rate at which writing them takes a hundredth of the time."""
-    size = leaf("checkpoint size", checkpoint_size, "B", parameters=parameters)
+    size = leaf("checkpoint size", checkpoint_size, "B", **saved._asdict())
     mttf = leaf("time between failures", goodput.cluster_mttf, "s", mttf_per_accelerator=rates.mttf, gpus=gpus)
     needed = leaf("write rate needed", goodput.write_rate_needed, "B/s", size=size.value, mttf=mttf.value, overhead=CHECKPOINT_OVERHEAD)
     return Storage(scalar(size), kept * scalar(size), scalar(needed), float(rates.storage_bandwidth(gpus)), (size, mttf, needed))

@@ -11,8 +11,7 @@ from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
-from ironlaw.estimate.failures import checkpoint_size
-from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.failures import checkpoint_size, saved_by
 from ironlaw.law import collectives, dataloading, goodput, traffic
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
@@ -195,7 +194,7 @@ def _stage_row(stage: str, step: Step, size: float | None, rate: float | None, s
 
 def checkpoint_stage(values: Mapping[str, Any], step: Step, group: Group, notes: Assumptions) -> tuple[dict[str, Any], Term]:
     """Row and write time of a checkpoint, during which the same storage reads nothing; --checkpoint-every spreads it over steps."""
-    size = checkpoint_size(float(total_parameters(group.job.model)))
+    size = float(checkpoint_size(*saved_by(group.job)))
     rate = bind_failures(asked_of(values, FAILURE_OPTIONS), group.cluster, []).storage_bandwidth(step.gpus)
     if "checkpoint_bandwidth" not in values and not any(note["name"] == "checkpoint_bandwidth" for note in notes):
         assume(notes, "checkpoint_bandwidth", f"{group.cluster.systems.checkpoint_bandwidth.text} for each accelerator", "default")

@@ -12,8 +12,7 @@ from ironlaw.estimate.answer import Estimate, Group
 from ironlaw.estimate.bind.failures import FailureRates, bind_failures
 from ironlaw.estimate.bind.money import price_if_known
 from ironlaw.estimate.bind.question import bind_question, with_batch
-from ironlaw.estimate.failures import Failures, failures_of
-from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.failures import Failures, failures_of, saved_by
 from ironlaw.estimate.planner.space import VARIANTS
 from ironlaw.estimate.smaller import KEPT, Counts, Used, counts_to_try, ranks_left
 from ironlaw.question.asked import asked_of
@@ -112,7 +111,7 @@ class Base:
         if group.run is not None:
             return group.run.failures
         steps = MONTH / scalar(group.step.tree)
-        return failures_of(self.rates, scalar(group.plan.gpus), MONTH, steps, total_parameters(group.job.model))
+        return failures_of(self.rates, scalar(group.plan.gpus), MONTH, steps, saved_by(group.job))
 
     def words(self, group: Group) -> str:
         """A plan as text."""

@@ -13,7 +13,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
-from ironlaw.estimate.failures import Failures, failures_of
+from ironlaw.estimate.failures import Failures, Saved, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.law import overlap
 from ironlaw.question.asked import asked_of
@@ -159,7 +159,7 @@ def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     sizes: list[Size] = []
     rates = bind_failures(asked_of(values, FAILURE_OPTIONS), cluster, assumptions)
     for gpus in values["gpus"]:
-        failures = failures_of(rates, gpus, values["work"], 1.0, values["parameters"])
+        failures = failures_of(rates, gpus, values["work"], 1.0, Saved(values["parameters"]))
         domains = max(gpus / cluster.node.scale_up_size.value, 1.0)
         late = scalar(overlap.scale_loss(1.0, domains, cluster.systems.scale_loss.value))
         sizes.append(Size(gpus, values["work"], failures, late / (1.0 + late)))

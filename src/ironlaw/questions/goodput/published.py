@@ -9,7 +9,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import FailureLog
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import bind_failures
-from ironlaw.estimate.failures import checkpoint_size, failures_of
+from ironlaw.estimate.failures import Saved, checkpoint_size, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.question.asked import Asked
 from ironlaw.questions.answer import Column
@@ -67,7 +67,8 @@ def _check_log(log: FailureLog, cluster: Cluster) -> list[tuple[str, str, str, s
         checks.append(("time spent on checkpoints", log.checkpoint_share.text, f"{share:.2%}", verdict))
     if log.goodput is not None and log.parameters is not None:
         time = log.time.value if log.time else MONTH
-        predicted = scalar(failures_of(bind_failures(Asked(), cluster, []), log.gpus.value, time, 1.0, log.parameters.value).goodput.value)
+        rates, saved = bind_failures(Asked(), cluster, []), Saved(log.parameters.value)
+        predicted = scalar(failures_of(rates, log.gpus.value, time, 1.0, saved).goodput.value)
         off = abs(predicted - log.goodput.value)
         verdict = "agrees" if off <= LIKE else f"misses by {off:.2f}: hangs, bugs and queues stop runs too"
         checks.append(("goodput", f"{log.goodput.value:.2f}", f"{predicted:.2f}", SAME_NUMBER if is_default else verdict))
