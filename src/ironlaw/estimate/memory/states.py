@@ -82,8 +82,9 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
 
 def stores_masters(job: Job) -> bool:
     """True where the stored weights are the master weights; frozen weights, and weights the optimizer updates directly, need none."""
+    stored = job.framework.parameter_bytes
     needed = job.precision.master_weights and job.optimizer.master_bytes > 0.0 and not job.lora_rank
-    return job.framework.parameter_bytes is not None and needed
+    return stored is not None and stored.value > job.precision.parameter_bytes and needed
 
 
 def whole_gradients(job: Job, plan: Plan) -> Any:

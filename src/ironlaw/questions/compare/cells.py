@@ -16,7 +16,6 @@ from ironlaw.estimate.bands import banded, widened
 from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.failures import saved_by
-from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import nearest_counts
 from ironlaw.estimate.offers import offers
 from ironlaw.estimate.rules import broken
