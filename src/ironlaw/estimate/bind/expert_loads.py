@@ -70,7 +70,7 @@ def table_of(given: Any, experts: int, layers: int, name: str, folders: tuple[st
         return _published(given, experts, layers, folders), given
     if not is_there(path, follow=False):
         raise UnknownNameError(FLAG, given, (*defaults.EXPERT_LOADS, *published))
-    return _checked(_rows_of_file(path), experts, layers, name, str(path)), path.name
+    return _checked(_rows_of_file(path, experts, name), experts, layers, name, str(path)), path.name
 
 
 def _checked(rows: Any, experts: int, layers: int, name: str, where: str) -> Any:
@@ -95,15 +95,15 @@ def _number(value: Any, where: str) -> float:
     """A load: a number from 0."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0.0 <= number <= _LARGEST:
         raise ValueRangeError(f"{where}: a load is {units.shorten(value)}, must be a number from 0 to {_LARGEST:g}")
     return number
 
 
-def _rows_of_file(path: Path) -> list[Any]:
-    """The rows of a file of loads."""
+def _rows_of_file(path: Path, experts: int, name: str) -> list[Any]:
+    """The rows of a file of loads for a model with so many experts in a layer."""
     if path.suffix.lower() == ".json":
         tree = read_json(path, "a file of expert loads", FILE_LIMIT, deepest=4)
         tree = tree.get("loads") if isinstance(tree, dict) else tree
@@ -114,10 +114,10 @@ def _rows_of_file(path: Path) -> list[Any]:
     heading = [cell.strip().lower() for cell in lines[0]] if lines else []
     if "expert" not in heading:
         return [list(row) for row in lines]
-    return _by_name(path, heading, lines[1:])
+    return _by_name(path, heading, lines[1:], experts, name)
 
 
-def _by_name(path: Path, heading: list[str], lines: list[list[str]]) -> list[list[float]]:
+def _by_name(path: Path, heading: list[str], lines: list[list[str]], experts: int, name: str) -> list[list[float]]:
     """Loads from lines that name a layer and an expert."""
     load = next((name for name in ("load", "tokens", "count", "share") if name in heading), None)
     if load is None:
@@ -130,6 +130,8 @@ def _by_name(path: Path, heading: list[str], lines: list[list[str]]) -> list[lis
         layer, expert, value = (line[place].strip() if place >= 0 else "" for place in places)
         if not expert.isdecimal() or len(expert) > 6 or int(expert) in rows.setdefault(layer, {}):
             raise InputError(f"{path}: line {at}: expert {units.shorten(expert)} is no number from 0, or is named twice in its layer")
+        if int(expert) >= experts:
+            raise ValueRangeError(f"{path}: line {at}: expert {expert}: {name} has {experts} experts in a layer, numbered from 0")
         rows[layer][int(expert)] = _number(value, f"{path}, line {at}")
     return [[row.get(expert, 0.0) for expert in range(max(row) + 1)] for row in rows.values()]
 
