@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from ironlaw.catalog import load
 from ironlaw.cli.main import main
+from ironlaw.estimate.abilities import choose
 
 # Examples are the same in every run, and no clock decides: `--hypothesis-profile random` draws new ones.
 SHARED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]}
@@ -37,6 +40,22 @@ def no_settings_of_the_user(tmp_path_factory):
             patch.delenv(name, raising=False)
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture(scope="module")
+def free_stacks(tmp_path_factory):
+    """Every framework's record without its table of what it can run: for tests that list plans whatever the stack."""
+    folder = tmp_path_factory.mktemp("free") / "frameworks"
+    folder.mkdir()
+    for path in (load.SHIPPED / "frameworks").glob("*.toml"):
+        (folder / path.name).write_text(re.sub(r"(?ms)^\[can\]$.*?(?=^\[|\Z)", "", path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IRONLAW_CATALOG", str(folder.parent))
+        for cached in (load._record, choose):
+            cached.cache_clear()
+        yield
+    for cached in (load._record, choose):
+        cached.cache_clear()
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from ironlaw.question.words import OFFLOADS, OVERLAPS
 from ironlaw.search import sweep
 from ironlaw.search.answer import estimate_of
 
+pytestmark = pytest.mark.usefixtures("free_stacks")
 DENSE = {
     "hidden_size": 1536,
     "num_hidden_layers": 6,
@@ -108,9 +109,9 @@ def habits(space: dict[str, Any], framework: str, mesh: dict[str, int]) -> Itera
 
 def slow(question: dict[str, Any], space: dict[str, Any]) -> Slow:
     """All plans of a space under a question, legal or not, each asked of ``estimate``."""
-    gpus, device = question["gpus"], load.record("accelerators", question["on"], ())
+    gpus = question["gpus"]
     flat = gpus == 1 or (space.get("tp", [1]) == [1] and space.get("pp", [1]) == [1])
-    name = question.get("framework") or device.usual_framework or ("fsdp" if flat else "megatron")
+    name = question.get("framework") or ("fsdp" if flat else "megatron")
     plans = []
     for mesh in meshes(space, gpus, question["global_batch_size"]):
         plans += [{**mesh, **chosen, "framework": name} for chosen in habits(space, name, mesh)]
@@ -161,6 +162,7 @@ def meaning(plan: dict[str, Any], experts: bool) -> tuple[Any, ...]:
         bool(plan["overlap_param_gather"]) if zero in (1, 2) else None,
         bool(plan["overlap_tp"]) if plan["tp"] > 1 and plan["sp"] else None,
         bool(plan["overlap_pp"]) if plan["vpp"] > 1 else None,
+        bool(plan["overlap_ep"]) if plan["ep"] > 1 else None,
         bool(plan["offload_optimizer"]),
         bool(plan["offload_activations"]),
     )

@@ -40,6 +40,7 @@ SINGULAR = {
     "lengths": "distribution of lengths",
     "expert-loads": "expert load",
     "frameworks": "framework",
+    "choices": "choice",
     "precisions": "precision",
     "optimizers": "optimizer",
     "calibration": "calibration record",
@@ -50,15 +51,13 @@ SINGULAR = {
 CODED = ("nodes",)  # kinds whose other names people type as they are printed elsewhere: instance types of clouds
 _MAX_FILE = 2_000_000  # bytes
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
-_OF_TEXTS = {"tuple[str, ...]": list, "dict[str, str]": dict}
+_OF_PLAIN = {"tuple[str, ...]": (list, str), "tuple[int, ...]": (list, int), "dict[str, str]": (dict, str)}
 
 
 def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
     """The folders of ``--catalog``, which must exist; a string is one folder."""
     if isinstance(folders, (str, Path)):
         folders = (str(folders),) if str(folders) else ()
-    if not isinstance(folders, (list, tuple)) or not all(isinstance(folder, (str, Path)) for folder in folders):
-        raise QuestionError(f"--catalog is {quote(folders)}, must be a folder or a list of folders")
     for folder in folders:
         if not Path(folder).is_dir():
             raise InputError(f"--catalog {folder}: no such folder")
@@ -95,8 +94,6 @@ def constants_version() -> str:
 def _user_folder() -> str:
     """The user's folder; empty where this user has no home, or may not look into it, as in many containers."""
     if named := os.environ.get("IRONLAW_CATALOG"):
-        if not Path(named).is_dir():
-            raise InputError(f"IRONLAW_CATALOG={named}: no such folder: correct the environment variable, or unset it")
         return named
     try:
         folder = Path.home() / ".config" / "ironlaw" / "catalog"
@@ -195,17 +192,30 @@ def _decode_file(kind: str, name: str, folders: tuple[str, ...]) -> Any:
 
 
 def completed(kind: str, table: dict[str, Any], where: str, folders: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The table of a record with what the record that it is ``like`` has and it does not say."""
+    """The table of a record with what the record that it is ``like`` has and it does not say; so too for a part of it, such as ``can``."""
+    for part in [name for name, item in table.items() if isinstance(item, dict) and isinstance(item.get("like"), str)]:
+        base = _base_of(kind, table[part], where, folders)
+        if "like" in base.get(part, {}):
+            raise CatalogError(f"{where}: {part}.like {table[part]['like']!r}: its {part} is like {base[part]['like']!r}; write that name")
+        table = {**table, part: {**base.get(part, {}), **table[part]}, "sources": _joined_sources(base, table, where)}
     if "like" not in table:
         return table
+    base = completed(kind, _base_of(kind, table, where, folders), where, folders)
+    return {**base, **table, "sources": _joined_sources(base, table, where)}
+
+
+def _base_of(kind: str, table: dict[str, Any], where: str, folders: tuple[str, ...]) -> dict[str, Any]:
+    """The table of the record that a table is ``like``, which itself is like no other."""
     base = read_file(_locate(kind, str(table["like"]), folders))
     if "like" in base:
         raise CatalogError(f"{where}: like {table['like']!r}, which is like {base['like']!r}: write like = {str(base['like'])!r}")
-    sources = {
-        **_check_type(dict, base.get("sources", {}), where, "sources"),
-        **_check_type(dict, table.get("sources", {}), where, "sources"),
-    }
-    return {**base, **table, "sources": sources}
+    return base
+
+
+def _joined_sources(base: dict[str, Any], table: dict[str, Any], where: str) -> dict[str, Any]:
+    """The sources of a table and of the record it is like."""
+    both = (_check_type(dict, one.get("sources", {}), where, "sources") for one in (base, table))
+    return {key: source for sources in both for key, source in sources.items()}
 
 
 def overrides(kind: str, name: str, folders: tuple[str, ...] = ()) -> str:
@@ -319,11 +329,9 @@ def _decode(cls: type[Schema], table: dict[str, Any], sources: dict[str, Source]
 def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
     """The value of one key: nested records, sourced quantities, or a plain value."""
     if f.nested is not None and f.many:
-        tables = [(f"{at}[{i}]", t) for i, t in enumerate(_check_type(list, item, where, at))]
-        return tuple(_decode(f.nested, _check_type(dict, t, where, place), sources, where, f"{place}.") for place, t in tables)
+        return tuple(_decode(f.nested, t, sources, where, f"{at}[{i}].") for i, t in enumerate(_check_type(list, item, where, at)))
     if f.nested is not None and f.table:
-        named = {k: (f"{at}.{k}", t) for k, t in _check_type(dict, item, where, at).items()}
-        return {k: _decode(f.nested, _check_type(dict, t, where, p), sources, where, f"{p}.") for k, (p, t) in named.items()}
+        return {k: _decode(f.nested, t, sources, where, f"{at}.{k}.") for k, t in _check_type(dict, item, where, at).items()}
     if f.nested is not None:
         return _decode(f.nested, _check_type(dict, item, where, at), sources, where, f"{at}.")
     if f.unit and f.table:
@@ -335,12 +343,13 @@ def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at:
 
 def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
     """A value without a unit, and every element of a list or a table, checked against the annotation."""
-    if (form := _OF_TEXTS.get(f.type)) is not None:
-        texts = _check_type(form, item, where, at)
-        wrong = next((x for x in (texts if form is list else texts.values()) if not isinstance(x, str)), None)
+    if (known := _OF_PLAIN.get(f.type)) is not None:
+        form, of = known
+        items = _check_type(form, item, where, at)
+        wrong = next((x for x in (items if form is list else items.values()) if not isinstance(x, of) or isinstance(x, bool)), None)
         if wrong is not None:
-            raise CatalogError(f"{where}: {at} has {wrong!r}, expected only texts")
-        return tuple(texts) if form is list else texts
+            raise CatalogError(f"{where}: {at} has {wrong!r}, expected only {'texts' if of is str else 'whole numbers'}")
+        return tuple(items) if form is list else items
     expected = _PLAIN.get(f.type)
     if expected is str and not isinstance(item, (dict, list)):
         return str(item)

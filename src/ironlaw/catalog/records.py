@@ -6,6 +6,7 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 
 from __future__ import annotations
 
+from ironlaw.catalog.abilities import ANYTHING, Can, Choice
 from ironlaw.catalog.model import Model, Record
 from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, table_of
@@ -21,7 +22,6 @@ class Accelerator(Record):
     calibration: str
     flash_attention: bool = True
     fixed_clock: bool = False  # the peak is at a clock that is sustained under load; a GPU's is at its boost clock
-    usual_framework: str = ""  # where the usual stack is not megatron or fsdp
     memory_capacity: Sourced = quantity("B")
     memory_usable: Sourced | None = quantity("B", required=False)
     hbm_bandwidth: Sourced = quantity("B/s")
@@ -286,13 +286,8 @@ class Framework(Record):
     compiled_recompute: bool = False  # the compiler removes the last product of a recomputed block, which backward does not need
     gather_unit: str = "layer"  # unit of ZeRO 3's gathers: layer (a wrapped module) | matrix (the compiler gathers each operand)
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
-    may_overlap: tuple[str, ...] = ()  # what it can overlap beside these, where a recipe turns it on
-    schedules: tuple[str, ...] = ("1f1b", "interleaved")  # the pipeline schedules it has
-    dispatchers: tuple[str, ...] = ("alltoall",)  # the all-to-alls of experts it has
-    cuda_graphs: tuple[str, ...] = ()  # what it captures as graphs beside nothing: partial, full; empty: not known
-    gradient_dtypes: tuple[str, ...] = ()  # formats in which it can store and reduce gradients; empty: not known beside its own
     weights_dtypes: tuple[str, ...] = ()  # types in which it can load and update weights: fp32, bf16; empty: as the record says alone
-    pairs_micro_batches: bool = False  # can overlap the forward of one micro-batch with the backward of another, layer by layer
+    can: Can | None = optional_record(Can)  # what it can run; absent: not known, so anything
     fused_projections: bool = True  # q, k and v are one matrix, gate and up another; an adapter covers the whole matrix
     offload_gradients_early: bool = False  # gradients are copied to the host during the last backward pass, not after it
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: as the precision says
@@ -386,6 +381,11 @@ class Framework(Record):
     grouped_workspaces: dict[str, Sourced] = quantities("B")  # architecture -> in addition, with grouped GEMMs of experts
     context: Sourced = quantity("B")
     communicator: Sourced = quantity("B")
+
+    @property
+    def able(self) -> Can:
+        """What it can run: its table, or anything where it has none."""
+        return self.can or ANYTHING
 
 
 class GemmConstants(Schema):
@@ -539,6 +539,7 @@ KINDS: dict[str, type] = {
     "lengths": Lengths,
     "expert-loads": PublishedLoad,
     "frameworks": Framework,
+    "choices": Choice,
     "precisions": Recipe,
     "optimizers": Optimizer,
     "calibration": Calibration,

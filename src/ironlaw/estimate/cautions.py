@@ -10,7 +10,7 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
-from ironlaw.question.defaults import CUDA_GRAPH, LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
+from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
 
 _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens", *FAILURE_OPTIONS)
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
@@ -44,7 +44,6 @@ def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collec
         and not any({"cp", "micro_batch_size"} & set(axes) for axes in chosen)  # the plan was not searched
     ):
         warnings.append(f"cp is 1 where the rest of the plan is given: at seq_len {longest:g} context parallel (--cp) may be faster")
-    warnings += _not_in_stack(asked, job)
     warnings += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _list_idle(asked, job) if name in given]
     if "tokens" in given and "mttf" not in given and most >= MANY_ACCELERATORS:
         warnings.append(
@@ -62,19 +61,6 @@ def _large_batch(asked: Asked) -> list[str]:
     if tokens <= LARGEST_BATCH:
         return []
     return [f"global_batch_size {batch:,.0f} counts sequences: {units.show(tokens, 'token')} a step; for tokens give --global-batch-tokens"]
-
-
-def _not_in_stack(asked: Asked, job: Job) -> list[str]:
-    """Options that were given and that the framework does not have: its estimate is that of a framework that had them."""
-    stack = job.framework
-    overlaps = sorted({name for row in asked.rows for name in row.overlap or ()} - {*stack.overlap, *stack.may_overlap})
-    lacking = [
-        *([f"schedule {job.schedule}"] if asked.schedule is not None and job.schedule not in stack.schedules else []),
-        *([f"dispatcher {job.moe_dispatcher}"] if "moe_dispatcher" in asked.given and job.moe_dispatcher not in stack.dispatchers else []),
-        *(f"overlap of {name}" for name in overlaps),
-        *([f"{job.cuda_graphs} CUDA graphs"] if stack.cuda_graphs and job.cuda_graphs not in (CUDA_GRAPH, *stack.cuda_graphs) else []),
-    ]
-    return [f"{stack.name} has no {item}: the answer is for a stack like it that has one" for item in lacking]
 
 
 def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:

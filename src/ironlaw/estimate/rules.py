@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from ironlaw.catalog.model import Model
+from ironlaw.estimate.abilities import broken_ability, can_run
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import kinds, values_of
 from ironlaw.estimate.layer.sequence import head_ranks, key_heads
@@ -19,8 +20,11 @@ from ironlaw.job import Job
 from ironlaw.plan import Plan
 
 
-def legality(job: Job, plan: Plan) -> dict[str, Any]:
-    """One bool column per rule, true where the plan keeps it; each has the shape of the axes it reads."""
+def legality(job: Job, plan: Plan, known: Collection[str] | None = None) -> dict[str, Any]:
+    """One bool column per rule, true where the plan keeps it; each has the shape of the axes it reads.
+
+    ``known``: the axes of the plan that are set, where the choices are still open.
+    """
     model = job.model
     teachable: Any = np.True_
     if job.teacher is not None:
@@ -71,6 +75,7 @@ def legality(job: Job, plan: Plan) -> dict[str, Any]:
         "micro_batches_pair": overlapped_experts.may_pair(job, plan),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
         "teacher_follows": teachable,
+        "stack_can": can_run(job, plan, known),
     }
 
 
@@ -101,6 +106,7 @@ RULES = {
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
     "teacher_follows": "the teacher can run on the ranks of the plan: tp divides its heads, it has a layer for every stage, ep divides its"
     " experts",
+    "stack_can": "the framework has what the plan uses: its record's table `can`, printed by `ironlaw catalog show FRAMEWORK`",
     "fits": "device memory is at most the usable capacity, without the share that `--margin` takes, and offloaded bytes at most the host's",
 }
 
@@ -136,6 +142,7 @@ _BROKEN = {
     " there are {num_microbatches:g}",
     "micro_batches_pair": "{missing}",
     "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
+    "stack_can": "{lacking}",
     "teacher_follows": "the teacher {job.teacher.name} cannot run with tp {tp:g}, pp {pp:g}, ep {ep:g}: its heads, layers or experts do not"
     " divide",
 }
@@ -155,7 +162,8 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
         field: _list_sizes(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")
     }
     missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in names else ""
-    return [_BROKEN[name].format(model=job.model, job=job, missing=missing, **sizes, **values) for name in names]
+    lacking = broken_ability(job, plan, at) if "stack_can" in names else ""
+    return [_BROKEN[name].format(model=job.model, job=job, missing=missing, lacking=lacking, **sizes, **values) for name in names]
 
 
 def has_source(model: Model) -> bool:

@@ -73,8 +73,6 @@ OFFLOAD_FRACTION = 1.0  # share of the optimizer's states, with --offload optimi
 LORA_TARGETS = "attention"
 ADAPTERS = ("lora", "dora")
 LORA_RANK = 8  # of --lora and --qlora, which name none: the default of peft's LoraConfig
-FRAMEWORK = "megatron"
-FLAT_FRAMEWORK = "fsdp"  # without tensor and pipeline parallel
 GRID = "world"
 ROUNDING = "up"  # the run sees all its tokens
 
@@ -186,18 +184,6 @@ def batch_of_ranks(ranks: float, usual: float) -> float:
     (480.0, 997.0)
     """
     return max(float(round(usual / ranks)), 1.0) * ranks
-
-
-def framework(usual: str, gpus: float | None = None, tp: float | None = None, pp: float | None = None) -> str:
-    """The framework when none is given: the accelerator's usual one; fsdp for one accelerator or tp 1 and pp 1; else megatron.
-
-    ``tp`` and ``pp`` are what the question itself gives: a plan that the tool chooses does not change the framework.
-
-    >>> framework("", gpus=1), framework("", 64, tp=1, pp=1), framework("", 64, tp=1), framework("maxtext", 1)
-    ('fsdp', 'fsdp', 'megatron', 'maxtext')
-    """
-    flat = gpus == 1 or (tp == 1 and pp == 1)
-    return usual or (FLAT_FRAMEWORK if flat else FRAMEWORK)
 
 
 # storage of a node, where the question gives none

@@ -48,6 +48,7 @@ class Setting:
     swept: Any = None  # its Sweep, or None where the search has not reached it
     planned: dict[str, Any] | None = None  # values of PLANNED axes, which all its plans have; None: to be found
     found: float = np.inf  # step time of its best plan, where it was found without a sweep
+    seldom: bool = False  # with what few people run on the framework: where nothing else fits, and the question names none
 
     def __post_init__(self) -> None:
         """Refuse to rank by cost without a price; other objectives need none."""
@@ -95,7 +96,7 @@ class Setting:
     def _offered(self) -> Space:
         """The question's space without what the framework, the model or the device does not have."""
         job = self.base.job(self.framework)
-        return offered(given_space(self.question.space, self.base, job, self.gpus), self.base, job.framework)
+        return offered(given_space(self.question.space, self.base, job, self.gpus), self.base, job.framework, self.seldom)
 
     @property
     def on(self) -> str:
@@ -158,7 +159,13 @@ class Setting:
         if task.mesh.rows and not go_on(0):
             return False
         self.swept = sweep(task, go_on)
-        return bool(self.swept.rows == task.mesh.rows)
+        whole = bool(self.swept.rows == task.mesh.rows)
+        if whole and np.isinf(self.best) and not (self.seldom or self.base.asked.framework):
+            self.seldom, self.planned = True, None
+            for name in ("bound", "_offered", "job", "space"):
+                self.__dict__.pop(name, None)
+            return self.run(go_on)
+        return whole
 
     def objectives(self, seconds: Any) -> dict[str, Any]:
         """Run time, cost, energy, carbon and rate of plans from their step times; of one step where no tokens are given."""

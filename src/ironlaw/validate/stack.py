@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from ironlaw.catalog import load
 from ironlaw.catalog.spellings import find_name, known_names, spellings
-from ironlaw.question import defaults
+from ironlaw.estimate.abilities import usual_framework
 from ironlaw.validate.prose import Cells
 
 
@@ -61,13 +61,13 @@ def _by_word(name: str) -> str:
 def generic_stack(cells: Cells, folders: tuple[str, ...] = ()) -> str:
     """The record that a question without a framework gets: the device's usual one, else by the plan."""
     device = _device(cells, folders)
-    usual = load.record("accelerators", device, folders).usual_framework if device else ""
+    vendor = load.record("accelerators", device, folders).vendor if device else ""
 
     def degree(name: str) -> float | None:
         cell = cells.get(name, "")
         return float(cell) if cell.isdecimal() else None
 
-    return str(defaults.framework(usual, degree("gpus"), degree("tp") or 1.0, degree("pp") or 1.0))
+    return usual_framework(vendor, degree("gpus"), degree("tp") or 1.0, degree("pp") or 1.0)
 
 
 def _device(cells: Cells, folders: tuple[str, ...]) -> str:

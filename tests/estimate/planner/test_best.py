@@ -26,6 +26,7 @@ MODELS = ("llama-3-8b", "mixtral-8x7b", "qwen-3-0.6b", "deepseek-v2-lite", "nemo
 DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x", "tpu-v5p", "b200-sxm", "gb200", "v100-sxm-16gb", "a100-pcie-80gb", "rtx-4090")
 FRAMEWORKS = ("megatron", "nemo", "fsdp", "deepspeed", "torchtitan", "torchtitan-compile", "megatron-legacy", "maxtext")
 SEEDS = range(48)
+pytestmark = pytest.mark.usefixtures("free_stacks")
 
 
 def drawn(seed: int) -> dict[str, Any]:
@@ -88,15 +89,16 @@ def tasks_of(asked: dict[str, Any], space: Any) -> list[Task]:
     """The task of a question in a space of this file; none where the question is refused."""
     try:
         bound = with_batch(bind_question(asked_of(read_options(asked))))
+        row = bound.asked.rows[0]
+        job = bound.job(framework_of(bound, row))
     except IronlawError:
         return []
-    row = bound.asked.rows[0]
     fixed = {name: getattr(row, name) for name in ("tp", "zero", "recompute") if getattr(row, name) is not None}
     if row.overlap is not None:
         fixed |= {f"overlap_{name}": float(name.replace("_", "-") in row.overlap) for name in ("tp", "ep", "grad_reduce")}
     sizes = {"gpus": row.gpus, "global_batch_size": row.global_batch_size, "seq_len": row.seq_len}
     narrowed = usable_space(space.narrowed(fixed), bound, row.gpus, row.seq_len)
-    return [task_of(narrowed, bound, bound.job(framework_of(bound, row)), sizes)]
+    return [task_of(narrowed, bound, job, sizes)]
 
 
 def every_plan(task: Task, fitting: bool = True) -> Plans:

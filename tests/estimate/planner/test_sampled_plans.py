@@ -58,7 +58,7 @@ def drawn(question: dict[str, Any], r: random.Random, names: tuple[str, ...]) ->
 def overlaps_of(best: Any) -> tuple[str, ...]:
     """What the framework of an answer can overlap: the default space has no more."""
     framework = best.groups[0].job.framework
-    return (*framework.overlap, *framework.may_overlap)
+    return (*framework.overlap, *framework.able.overlap)
 
 
 def room_of(best: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.catalog.abilities import has
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework, Objective
 from ironlaw.catalog.sourced import ASKED, Sourced
@@ -71,9 +72,15 @@ def bind_job(
         "chunked_logits": _decide_logits(asked, framework, assumptions),
         "fp8_scaling": scaling,
         "fp8_param_gather": gather,
-        "schedule": asked.schedule or defaults.SCHEDULE,
+        "schedule": asked.schedule or _first_of(framework.able.schedules, defaults.SCHEDULE),
+        "cp_method": asked.cp_method if "cp_method" in asked.given else _first_of(framework.able.cp, asked.cp_method),
     }
     return Job(**{**same, **decided})
+
+
+def _first_of(names: tuple[str, ...], usual: str) -> str:
+    """The usual name where a stack has it, or is not known; else the first that it has."""
+    return usual if has(names, usual) or not names else names[0]
 
 
 def _check_attention_precision(asked: Asked, cluster: Cluster, flash: bool) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Framework
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.bind.cluster import bind_cluster, bind_host, bind_precision, find_precision, note_override
+from ironlaw.estimate.abilities import choose, is_flat, needs_of, refuse_lacking
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import assumed_of, bind_model, trained_model
@@ -102,7 +104,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     _check_options(asked, model, of_experts)
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
-    cluster = _cluster_of(asked, optimizer, folders, notes)
+    cluster = bind_cluster(asked, folders, notes)
     documents = _documents_of(asked, folders, notes)
 
     expert_load = bind_expert_load(asked, model, folders)
@@ -111,7 +113,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     def job_of(framework: str) -> tuple[Job, Assumptions]:
         decided: Assumptions = []
         note_override("frameworks", load.resolve("frameworks", framework, folders), folders, decided)
-        stack, both = load.record("frameworks", framework, folders), (formats, of_experts)
+        stack, both = _stack_of(asked, framework, model, cluster, folders), (formats, of_experts)
         return bind_job(asked, model, stack, optimizer, cluster, both, decided, objective, documents, expert_load), decided
 
     run_assumptions: Assumptions = []
@@ -144,14 +146,6 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     )
 
 
-def _cluster_of(asked: Asked, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> Cluster:
-    """The cluster of a question; with the host of an optimizer whose pages may move there."""
-    cluster = bind_cluster(asked, folders, notes)
-    if optimizer.matrices.paged and not any(row.offload for row in asked.rows):
-        bind_host(f"--optimizer {optimizer.name}", cluster.accelerator, cluster.node, cluster.systems, notes)
-    return cluster
-
-
 def _documents_of(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -> Documents | None:
     """The documents of a question that gives lengths; others do not pay for the import."""
     if asked.lengths is None:
@@ -177,6 +171,15 @@ def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ..
         bind_grid(asked.grid, folders, [])
     if isinstance(asked.price, str):
         bind_price(asked.price, cluster, folders, [])
+
+
+def _stack_of(asked: Asked, framework: str, model: Model, cluster: Cluster, folders: tuple[str, ...]) -> Framework:
+    """The record of a framework. What one that the question names lacks is refused; one that is not named is chosen to have it."""
+    stack: Framework = load.record("frameworks", framework, folders)
+    if asked.framework and stack.name == load.resolve("frameworks", asked.framework, folders):
+        vendor, layers = cluster.accelerator.vendor, float(model.num_hidden_layers)
+        refuse_lacking(stack, [needs_of(asked, row, vendor, layers) for row in asked.rows], folders)
+    return stack
 
 
 def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:
@@ -207,7 +210,10 @@ def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:
 
 def framework_of(bound: Bound, row: Row) -> str:
     """The framework that runs a row. It follows from the question alone, not from the plan that is chosen."""
-    return bound.asked.framework or defaults.framework(bound.cluster.accelerator.usual_framework, row.gpus, row.tp, row.pp)
+    if bound.asked.framework:
+        return bound.asked.framework
+    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers))
+    return choose(needs, is_flat(row.gpus, row.tp, row.pp), bound.folders)
 
 
 def with_batch(bound: Bound) -> Bound:

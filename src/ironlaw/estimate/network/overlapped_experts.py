@@ -60,9 +60,6 @@ def _conditions(job: Job, plan: Plan) -> dict[str, Any]:
             model.num_nextn_predict_layers <= 1
         ),
         f"overlap ep needs a model in two bytes, {job.precision.name} is wider": job.precision.parameter_bytes <= 2.0,
-        f"overlap ep needs a stack that pairs micro-batches (megatron, nemo), {job.framework.name} does not": (
-            job.framework.pairs_micro_batches
-        ),
     }
 
 

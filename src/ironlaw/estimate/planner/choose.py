@@ -170,8 +170,11 @@ def place_choice(row: Row, choice: Choice, bounds: dict[Any, Bound]) -> Placed:
 
 def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:
     """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds."""
-    variants, tasks, space = tasks_of_row(bound, row, space, bounds)
+    whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds)
     best = best_plan(tasks, limit)
+    if not bound.asked.framework and np.isinf(limit) and (best is None or best.tier == UNFIT):  # nothing else fits: what few run
+        variants, tasks, space = tasks_of_row(bound, row, whole, bounds, seldom=True)
+        best = best_plan(tasks, limit)
     if best is None:
         return None
     values = {name: column[0] for name, column in best.plan.columns.items()}
@@ -180,11 +183,13 @@ def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], l
     return Choice(row_of(row, values), chosen, variants[best.task], best.tier, float(best.plan.seconds[0]))
 
 
-def tasks_of_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> tuple[list[dict[str, Any]], list[Task], Space]:
+def tasks_of_row(
+    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seldom: bool = False
+) -> tuple[list[dict[str, Any]], list[Task], Space]:
     """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have."""
     given = given_axes(bound.asked, row)
     job = bound.job(framework_of(bound, row))
-    space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job.framework)
+    space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job.framework, seldom)
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
     tasks: list[Task] = []

@@ -117,7 +117,7 @@ def _check_rules(space: Space, job: Job, columns: dict[str, Any], global_batch_s
     rows = columns["gpus"].size
     legal, rejected = np.ones(rows, dtype=bool), {}
     plan = plan_of(columns, global_batch_size, seq_len)
-    for name, column in rules.legality(job, plan).items():
+    for name, column in rules.legality(job, plan, COLUMNS).items():
         rejected[name] = rows - int(np.count_nonzero(np.broadcast_to(column, (rows,))))
         legal &= column
     for rule in space.forbidden:

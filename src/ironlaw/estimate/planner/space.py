@@ -14,7 +14,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.files import is_there, read_toml
-from ironlaw.question.defaults import FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
+from ironlaw.question.defaults import CP_METHODS, FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
 from ironlaw.question.options import OPTIONS, switch
 
 ENDS = ("first_stage_layers", "last_stage_layers")
@@ -72,7 +72,8 @@ class Space:
     values: Mapping[str, Any]
     forbidden: tuple[Rule, ...] = ()
     given: frozenset[str] = frozenset()  # axes that the question fixes
-    own: bool = False  # a file of the user's, who says what the stack can do
+    own: bool = False  # a file of the user's, whose values are tried as they are
+    methods: tuple[str, ...] = CP_METHODS  # of context parallelism, that the stack has
 
     def of(self, axis: str) -> Any:
         """The values of an axis to try, the word for them, or None where it is not varied."""

@@ -2,54 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from ironlaw.catalog.abilities import ANY, Can, has
 from ironlaw.catalog.records import Framework
 from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.estimate.abilities import form_of
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.mesh import mesh_rows
-from ironlaw.estimate.planner.space import VARIANTS, Space, context_ranks
+from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
 from ironlaw.frozen import same_but
 from ironlaw.job import Job
 from ironlaw.question import defaults
-from ironlaw.question.defaults import OVERLAPS
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.words import layers_named
 
 DEEP_EP = ("hopper", "blackwell")  # architectures that DeepEP and HybridEP run on
 
 
 def methods_of(space: Space, seq_len: float) -> tuple[str, ...]:
-    """The methods of context parallelism to try: the default alone where cp is fixed at 1 or sequences are short."""
+    """The methods of context parallelism to try: the first alone where cp is fixed at 1 or sequences are short."""
     methods = space.of("cp_method")
     if methods != "by length":
         return methods or (defaults.CP_METHOD,)
     many = space.of("cp") not in (None, (1.0,)) and seq_len >= defaults.LONG_SEQUENCE
-    return defaults.CP_METHODS if many else defaults.CP_METHODS[:1]
+    return space.methods if many else space.methods[:1]
 
 
-def offered(space: Space, bound: Bound, framework: Framework) -> Space:
-    """The space that ships without what the framework, the model or the device does not have; a space of the user's as it is."""
+def offered(space: Space, bound: Bound, framework: Framework, seldom: bool = False) -> Space:
+    """The space that ships without what the framework, the model or the device does not have, and, unless ``seldom``, what few run on it.
+
+    Values that the question gives stay, and so does a space of the user's: the rule ``stack_can`` has the last word.
+    """
     if space.own:
         return space
-    overlaps = {f"overlap_{name.replace('-', '_')}" for name in (*framework.overlap, *framework.may_overlap)}
-    routed, modern = bool(bound.model.num_experts), bound.cluster.accelerator.architecture in DEEP_EP
-    has = {
-        "schedule": framework.schedules,
-        "moe_dispatcher": framework.dispatchers if routed and modern else framework.dispatchers[:1],
-        "cuda_graphs": (defaults.CUDA_GRAPH, *framework.cuda_graphs),
-        "gradient_dtype": framework.gradient_dtypes,
-        "weights_dtype": framework.weights_dtypes,
-        "vpp": () if "interleaved" in framework.schedules else (1.0,),
-        **{f"overlap_{name.replace('-', '_')}": (0.0,) for name in OVERLAPS if f"overlap_{name.replace('-', '_')}" not in overlaps},
+    can = framework.able.replace(seldom=()) if seldom else framework.able
+    many = bound.model.num_experts and bound.cluster.accelerator.architecture in DEEP_EP and "ep" not in _missing_axes(can)
+    dispatchers = defaults.DISPATCHERS if can.dispatchers == ANY else can.dispatchers
+    known = {
+        "schedule": can.schedules,
+        "moe_dispatcher": dispatchers if many else dispatchers[:1],
+        "cuda_graphs": can.cuda_graphs if can.cuda_graphs == ANY else (defaults.CUDA_GRAPH, *can.cuda_graphs),
+        "gradient_dtype": can.gradient_dtypes,
+        "weights_dtype": framework.weights_dtypes or ANY,
     }
-    open_axes = {axis: set(values) for axis, values in has.items() if values and axis in space.values and axis not in space.given}
-    values = {axis: tuple(v for v in space.values[axis] if v in having) for axis, having in open_axes.items()}
-    return replace(space, values={**space.values, **{axis: kept for axis, kept in values.items() if kept}})
+    tried = {axis: list(values) for axis, values in space.values.items() if isinstance(values, tuple) and axis not in space.given}
+    tried |= {axis: [1.0] for axis in _missing_axes(can) & space.values.keys() - space.given}
+    for axis, names in known.items():
+        if axis in tried:
+            tried[axis] = [name for name in tried[axis] if has(names, name) and f"{axis} {name}" not in can.seldom]
+    for axis, holds in {
+        "zero": lambda stage: stage in can.zero and f"zero {stage:g}" not in can.seldom,
+        "recompute": lambda how: has(can.recompute, form_of(how)),
+        **{f"overlap_{n.replace('-', '_')}": _may_be(n in framework.overlap or has(can.overlap, n)) for n in OVERLAPS},
+        **{f"offload_{n}": _may_be(has(can.offload, n) and f"offload {n}" not in can.seldom) for n in OFFLOADS},
+    }.items():
+        if axis in tried:
+            tried[axis] = [value for value in tried[axis] if holds(value)]
+    unequal = ENDS if can.stages == "any" else ()
+    given = space.given | space.values.keys() - tried.keys() - set(ENDS)
+    values = {axis: values for axis, values in space.values.items() if axis in given or axis in unequal}
+    values |= {axis: tuple(kept) for axis, kept in tried.items() if kept and (axis not in ENDS or axis in unequal)}
+    return replace(space, values=values, methods=tuple(m for m in defaults.CP_METHODS if has(can.cp, m)) or defaults.CP_METHODS[:1])
+
+
+def _may_be(there: bool) -> Callable[[float], bool]:
+    """Whether a switch may have a value: on only where the stack has it."""
+    return lambda on: there or not on
+
+
+def _missing_axes(can: Can) -> set[str]:
+    """The axes of the mesh that are 1 in every plan of a stack: those that it lacks, and those that few people run."""
+    lacks = {"tp": not can.tp, "pp": not can.pp, "cp": not can.cp, "ep": not can.ep, "etp": not can.etp}
+    missing = {axis for axis, gone in lacks.items() if gone or axis in can.seldom}
+    return missing | {"vpp"} if can.chunks == "one" or "pp" in missing else missing
 
 
 def variants_of(space: Space, seq_len: float, given: Collection[str] = ()) -> list[dict[str, Any]]:

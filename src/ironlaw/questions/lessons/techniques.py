@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog import load
+from ironlaw.catalog.abilities import has
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.memory.total import Layers
 from ironlaw.law import activations
@@ -103,7 +104,7 @@ def _overlap(communication: str, when: Callable[[Setting], bool]) -> Change:
         now = setting.option("overlap", frozenset(stack.overlap))
         if communication in now or not when(setting):
             return None
-        if communication not in (*stack.overlap, *stack.may_overlap):
+        if communication not in stack.overlap and not has(stack.able.overlap, communication):
             return f"{stack.name} does not overlap {communication}"
         return {"overlap": frozenset({*now, communication})}
 
@@ -177,8 +178,9 @@ def _framework(name: str) -> Change:
         now, device = setting.group.job.framework.name, setting.group.cluster.accelerator
         if now == name:
             return None
-        if device.usual_framework:
-            return f"{device.name} runs {device.usual_framework}"
+        vendors = load.record("frameworks", name).able.vendors
+        if not has(vendors, device.vendor):
+            return f"{name} runs on accelerators of {', '.join(vendors)}, not of {device.vendor}"
         return {"framework": name}
 
     return change
@@ -207,14 +209,14 @@ def _graphs(setting: Setting) -> dict[str, Any] | str | None:
     stack = setting.group.job.framework
     if setting.group.job.cuda_graphs == "full":
         return None
-    return {"cuda_graphs": "full"} if "full" in stack.cuda_graphs else f"no full graph of {stack.name} is known"
+    return {"cuda_graphs": "full"} if has(stack.able.cuda_graphs, "full") else f"no full graph of {stack.name} is known"
 
 
 def _gradients(setting: Setting) -> dict[str, Any] | str | None:
     stack = setting.group.job.framework
     if stack.gradient_bytes.value <= 2.0 or setting.group.job.precision.parameter_bytes > 2.0:
         return None
-    return {"gradient_dtype": "bf16"} if "bf16" in stack.gradient_dtypes else f"{stack.name} is not known to store gradients in bf16"
+    return {"gradient_dtype": "bf16"} if "bf16" in stack.able.gradient_dtypes else f"{stack.name} is not known to store gradients in bf16"
 
 
 def _optimizer(name: str) -> Change:
@@ -290,14 +292,14 @@ def _deepep(setting: Setting) -> dict[str, Any] | str | None:
     job = setting.group.job
     if job.moe_dispatcher == "deepep" or setting.option("ep", 1.0) == 1.0:
         return None
-    return {"moe_dispatcher": "deepep"} if "deepep" in job.framework.dispatchers else f"{job.framework.name} has no DeepEP"
+    return {"moe_dispatcher": "deepep"} if has(job.framework.able.dispatchers, "deepep") else f"{job.framework.name} has no DeepEP"
 
 
 def _zero_bubble(setting: Setting) -> dict[str, Any] | str | None:
     stack = setting.group.job.framework
     if setting.option("pp", 1.0) == 1.0 or setting.option("vpp", 1.0) > 1.0 or setting.group.job.schedule == "zero-bubble":
         return None
-    return {"schedule": "zero-bubble"} if "zero-bubble" in stack.schedules else f"{stack.name} has no zero-bubble schedule"
+    return {"schedule": "zero-bubble"} if has(stack.able.schedules, "zero-bubble") else f"{stack.name} has no zero-bubble schedule"
 
 
 def _is(**least: float) -> Callable[[Setting], bool]:

@@ -13,11 +13,11 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate import wires
+from ironlaw.estimate.abilities import usual_framework
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.layer.sizes import elementwise, host_time, kernel
 from ironlaw.law import kernels
 from ironlaw.precision import PRECISIONS
-from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.roofline.operators import Operator
 from ironlaw.terms import Term, leaf, plain, scalar
@@ -80,7 +80,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
         return Device("the given roofs", bandwidth, peak, {}, count, None, None)
     cluster = cluster_of(values, folders, notes)
     record = cluster.accelerator
-    name = values.get("framework") or defaults.framework(record.usual_framework)
+    name = values.get("framework") or usual_framework(record.vendor)
     if "framework" not in values:
         assume(notes, "framework", name, "default")
     host = host_time(load.record("frameworks", name, folders), cluster)
