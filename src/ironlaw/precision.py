@@ -62,6 +62,7 @@ class Precision(Frozen):
     hadamard_reads: float = 0.0
     rotated: tuple[tuple[str, str], ...] = ()  # (tensor, product) of operands that are transformed before the cast
     rotated_back: tuple[str, ...] = ()  # tensors whose gradients are transformed back
+    rounds_at_random: bool = False  # some tensors are, where they are cast
     mask_bytes: float = 0.0  # kept beside an element of a saved cast input
     rounded_weights: bool = False  # wide products of weights that are rounded to the narrow format
 
@@ -120,6 +121,7 @@ def _precision(record: Recipe) -> Precision:
         hadamard_reads=_number(record.hadamard_reads),
         rotated=tuple(_read_operand(text, record.name) for text in record.rotated),
         rotated_back=record.rotated_back,
+        rounds_at_random=bool(record.stochastic),
         mask_bytes=_number(record.mask_bits) / 8.0,
         rounded_weights=record.rounded_weights,
     )

@@ -2,8 +2,9 @@
 
 import pytest
 
+import ironlaw
 from ironlaw.catalog import clouds, load
-from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.wires import nic_rate
 
@@ -46,7 +47,7 @@ DATASHEETS = {  # value of the source, in its own unit: GB/s, TFLOP/s of bf16 (f
     "trainium-1": (820, 190, 300),
     "trainium-3": (4900, 671, 1000),
     "tpu-v2": (700, 45, 280),
-    "rubin": (22000, 1.2e6 / 72 / 2, 1800),
+    "rubin": (22000, 4000, 1800),
 }
 
 
@@ -67,6 +68,11 @@ def test_an_announced_machine_says_so():
     rubin = load.record("accelerators", "vera rubin")
     assert rubin.peak["fp8"].source.grade == "announced"
     assert "as announced" in rubin.title
+    assert {name: rubin.peak[name].value / TERA for name in ("nvfp4", "fp8", "bf16", "tf32")} == {
+        "nvfp4": 35000, "fp8": 17500, "bf16": 4000, "tf32": 2000
+    }  # fmt: skip
+    assert 72 * rubin.peak["nvfp4"].value == pytest.approx(2.5e18, rel=0.01)  # of the rack, for training
+    assert load.record("accelerators", "vr200").name == "rubin"
     node = load.record("nodes", "vera-rubin-nvl144")
     assert node.scale_up_size.value * 1.8e12 * 2 == pytest.approx(260e12, rel=0.01)  # both directions of the rack
 
@@ -86,6 +92,18 @@ def test_an_announced_machine_says_so():
 )
 def test_what_a_person_types_is_found(typed, name):
     assert load.resolve("accelerators", typed) == name
+
+
+@pytest.mark.parametrize("device", ["rtx-5090", "rtx-pro-6000"])
+def test_compute_capability_12_runs_what_transformer_engine_says(device):
+    """Its support matrix: block scaling yes, MXFP8 no, NVFP4 with rounding to nearest alone."""
+    asked = {"on": device, "gpus": 1, "tp": 1, "pp": 1, "zero": 0, "micro_batch_size": 1, "global_batch_size": 1, "seq_len": 1024}
+    seconds = {p: float(ironlaw.estimate("llama-3.2-1b", precision=p, **asked).step_seconds[0]) for p in ("fp8-block", "nvfp4-plain")}
+    assert all(0.0 < second < 100.0 for second in seconds.values())
+    with pytest.raises(UnsupportedError, match=r"cannot round its casts at random; it has .*fp8-block.*nvfp4-plain"):
+        ironlaw.estimate("llama-3.2-1b", precision="nvfp4", **asked)
+    with pytest.raises(UnsupportedError, match="has no such matrix rate"):
+        ironlaw.estimate("llama-3.2-1b", precision="mxfp8", **asked)
 
 
 def test_an_unknown_name_names_the_nearest():

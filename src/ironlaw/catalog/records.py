@@ -21,6 +21,7 @@ class Accelerator(Record):
     usual_node: str
     calibration: str
     flash_attention: bool = True
+    stochastic_rounding: bool = True  # casts to 4 bits can round at random, where the device has such formats
     fixed_clock: bool = False  # the peak is at a clock that is sustained under load; a GPU's is at its boost clock
     memory_capacity: Sourced = quantity("B")
     memory_usable: Sourced | None = quantity("B", required=False)

@@ -44,7 +44,8 @@ def can_run(precision: Precision, accelerator: Accelerator, calibration: Calibra
     """True where a device has a rate, and its calibration constants, for every product of a precision."""
     products = precision.products.values()
     peaks = {product.peak for product in products} | {precision.wide}
-    return peaks <= set(accelerator.peak) and {product.gemm for product in products} <= set(calibration.gemm)
+    rounds = accelerator.stochastic_rounding or not precision.rounds_at_random
+    return rounds and peaks <= set(accelerator.peak) and {product.gemm for product in products} <= set(calibration.gemm)
 
 
 def _refuse_unknown_rate(
@@ -58,9 +59,10 @@ def _refuse_unknown_rate(
     able = [o for o in others if can_run(precision, o, load.record("calibration", o.calibration, folders))]
     near = sorted(able, key=lambda other: (other.vendor != accelerator.vendor, other.name))[:NEAREST]
     elsewhere = f"; {precision.name} runs on {', '.join(other.name for other in near)}" if near else ""
-    raise UnsupportedError(
-        f"--{option} {precision.name}: {accelerator.name} has no such matrix rate; it has {', '.join(usable)}{elsewhere}"
-    )
+    lacks = "has no such matrix rate"
+    if can_run(precision.replace(rounds_at_random=False), accelerator, calibration):
+        lacks = "cannot round its casts at random"
+    raise UnsupportedError(f"--{option} {precision.name}: {accelerator.name} {lacks}; it has {', '.join(usable)}{elsewhere}")
 
 
 def cluster_of(values: Mapping[str, Any], folders: tuple[str, ...], assumptions: Assumptions) -> Cluster:
