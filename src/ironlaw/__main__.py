@@ -5,6 +5,8 @@ def run() -> None:
     """Run the command; it may be stopped at any time, also while its modules are imported."""
     try:
         from ironlaw.cli import main
+
+        main.run()
     except KeyboardInterrupt:
         import os
         import sys
@@ -12,7 +14,6 @@ def run() -> None:
         sys.stderr.write("ironlaw: stopped\n")
         sys.stderr.flush()
         os._exit(130)
-    main.run()
 
 
 if __name__ == "__main__":

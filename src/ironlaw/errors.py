@@ -19,12 +19,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+MOST_CHARACTERS = 2000  # of a message; what is longer quotes a whole file
+
+
+def one_line(message: str) -> str:
+    """A message as one line of printable characters, cut in the middle where it is very long.
+
+    >>> one_line("a\\x1b[31m\\nb"), len(one_line("x" * 10**6))
+    ('a?[31m b', 2000)
+    """
+    if len(message) > MOST_CHARACTERS:
+        message = f"{message[: MOST_CHARACTERS - 505]} ... {message[-500:]}"
+    return "".join(c if c.isprintable() else "?" for c in message.replace("\n", " "))
+
 
 class IronlawError(Exception):
     """Base of all errors raised on purpose; ``str(error)`` is one line that says what to change."""
 
     code = "error"
     exit_status = 2
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(str(message)))
 
 
 class QuestionError(IronlawError):

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ironlaw.errors import IronlawError, QuestionError, nearest_names
+from ironlaw.errors import IronlawError, QuestionError, nearest_names, quote
 from ironlaw.question import options, readers, words
 from ironlaw.question.options import GROUPS, OPTIONS, Option
 from ironlaw.units import parse_count, parse_switch, parse_whole
@@ -163,6 +163,8 @@ def _diagnose_form() -> Form:
             """Diagnose files; options of an estimate of the same run may be arguments, or in ``question``."""
             if paths is None:
                 raise QuestionError("missing argument paths: a trace, a log or a snapshot, or several")
+            if question is not None and not isinstance(question, Mapping):
+                raise QuestionError(f"question is {quote(question)}, must be a table of options")
             asked = {**(question or {}), **{name: given.pop(name) for name in list(given) if name in OPTIONS}}
             own = {argument.name for argument in _DIAGNOSE} | {"folders"}
             if strange := next((name for name in given if name not in own), None):

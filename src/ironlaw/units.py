@@ -82,6 +82,18 @@ def _split(text: str) -> tuple[float, str] | None:
     return (float(match[0].replace("_", "").replace(" ", "")), text[match.end() :].strip()) if match else None
 
 
+def to_float(number: float) -> float:
+    """A number as a float; infinite where it is a whole number larger than any float.
+
+    >>> to_float(8), to_float(-(10**400))
+    (8.0, -inf)
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def bare_number(value: Any) -> float | None:
     """A number that has no unit; None for anything else.
 
@@ -89,7 +101,7 @@ def bare_number(value: Any) -> float | None:
     (2.5, None, None)
     """
     if isinstance(value, (int, float)):
-        return float(value)
+        return to_float(value)
     found = _split(str(value))
     return found[0] if found and not found[1] else None
 
@@ -107,7 +119,7 @@ def parse(text: str | float, unit: str, what: str = "quantity") -> float:
     50000000000.0
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
-        return float(text)
+        return to_float(text)
     found = _split(str(text))
     if not found:
         raise UnitError(f"{what}: {shorten(text)!r} is not a number with a unit (expected a quantity in {unit})")
@@ -121,7 +133,7 @@ def parse(text: str | float, unit: str, what: str = "quantity") -> float:
     factor, dimension = UNITS[suffix]
     if dimension != unit:
         known = [u for u, (_, si) in UNITS.items() if si == unit and u]
-        raise UnitError(f"{what}: {text!r} is in {dimension}, expected {unit} (for example {', '.join(known[:4])})")
+        raise UnitError(f"{what}: {shorten(text)!r} is in {dimension}, expected {unit} (for example {', '.join(known[:4])})")
     return number * factor
 
 
@@ -132,10 +144,7 @@ def parse_count(text: str | float, what: str = "count") -> float:
     (15000000000000.0, 131072.0)
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
-        try:
-            return float(text)
-        except OverflowError:
-            return math.inf
+        return to_float(text)
     found = _split(str(text))
     if not found or found[1] not in _COUNT_SUFFIX:
         raise UnitError(f"{what}: {shorten(text)!r} is not a count (examples: 300B, 15T, 128Ki, 1.5e12)")

@@ -46,6 +46,7 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    (tmp_path / "nobody").mkdir()
     monkeypatch.setenv("IRONLAW_CATALOG", str(tmp_path / "nobody"))
     yield folder
     for cached in (packages._packages, load._record, load.aliases):

@@ -58,6 +58,8 @@ def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
     """The folders of ``--catalog``, which must exist; a string is one folder."""
     if isinstance(folders, (str, Path)):
         folders = (str(folders),) if str(folders) else ()
+    if not isinstance(folders, (list, tuple)) or not all(isinstance(folder, (str, Path)) for folder in folders):
+        raise QuestionError(f"--catalog is {quote(folders)}, must be a folder or a list of folders")
     for folder in folders:
         if not Path(folder).is_dir():
             raise InputError(f"--catalog {folder}: no such folder")
@@ -94,6 +96,8 @@ def constants_version() -> str:
 def _user_folder() -> str:
     """The user's folder; empty where this user has no home, or may not look into it, as in many containers."""
     if named := os.environ.get("IRONLAW_CATALOG"):
+        if not Path(named).is_dir():
+            raise InputError(f"IRONLAW_CATALOG={named}: no such folder: correct the environment variable, or unset it")
         return named
     try:
         folder = Path.home() / ".config" / "ironlaw" / "catalog"
@@ -329,9 +333,11 @@ def _decode(cls: type[Schema], table: dict[str, Any], sources: dict[str, Source]
 def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at: str) -> Any:
     """The value of one key: nested records, sourced quantities, or a plain value."""
     if f.nested is not None and f.many:
-        return tuple(_decode(f.nested, t, sources, where, f"{at}[{i}].") for i, t in enumerate(_check_type(list, item, where, at)))
+        tables = [(f"{at}[{i}]", t) for i, t in enumerate(_check_type(list, item, where, at))]
+        return tuple(_decode(f.nested, _check_type(dict, t, where, place), sources, where, f"{place}.") for place, t in tables)
     if f.nested is not None and f.table:
-        return {k: _decode(f.nested, t, sources, where, f"{at}.{k}.") for k, t in _check_type(dict, item, where, at).items()}
+        named = {k: (f"{at}.{k}", t) for k, t in _check_type(dict, item, where, at).items()}
+        return {k: _decode(f.nested, _check_type(dict, t, where, p), sources, where, f"{p}.") for k, (p, t) in named.items()}
     if f.nested is not None:
         return _decode(f.nested, _check_type(dict, item, where, at), sources, where, f"{at}.")
     if f.unit and f.table:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ironlaw import __version__
-from ironlaw.errors import IronlawError, nearest_names
+from ironlaw.errors import IronlawError, nearest_names, one_line
 
 VERBS = {  # module in the package, and summary
     "estimate": ("cli.estimate", "Estimate one training run: memory fit, step time, bound, MFU, days, cost, energy."),
@@ -90,7 +90,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     if sys.stdout is None:
-        return 3
+        return report_error("standard output is closed: nothing can be printed", 3)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
     try:
@@ -123,9 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def report_error(message: str, status: int) -> int:
     """Write an error as one line without control characters and return ``status``, also where standard error is closed."""
-    line = "".join(c if c.isprintable() else "?" for c in message.replace("\n", " "))
     with contextlib.suppress(OSError, ValueError):
-        click.echo(f"ironlaw: {line}", err=True)
+        click.echo(f"ironlaw: {one_line(message)}", err=True)
     return status
 
 

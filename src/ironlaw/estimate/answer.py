@@ -29,7 +29,7 @@ from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.question.options import read_options
+from ironlaw.question.options import OPTIONS, read_options
 from ironlaw.shown import Columns, Shown
 from ironlaw.terms import BOUNDS, Term, shares, total
 
@@ -245,7 +245,8 @@ def estimate(model: Any = None, on: str | None = None, *, catalog: Sequence[str]
 
 def answer(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     """The Estimate of options that ``read_options`` has checked."""
-    return answer_asked(asked_of(with_tokens(options, folders)), folders)
+    ordered = {name: options[name] for name in (*OPTIONS, *options) if name in options}  # an answer does not depend on the order of options
+    return answer_asked(asked_of(with_tokens(ordered, folders)), folders)
 
 
 def answer_asked(asked: Asked, folders: tuple[str, ...] = ()) -> Estimate:

@@ -11,6 +11,7 @@ import numpy as np
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.estimate.memory.paging import MOVED
 from ironlaw.estimate.memory.start import MOMENTS, moment_of
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
 from ironlaw.estimate.slices import slice_of, wraps, written
@@ -124,6 +125,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *_batch_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),
+        *_paging_warning(group, at),
         *_sharding_warning(group, at),
         *_failure_warning(group, at),
         *_placement_warnings(group, at),
@@ -156,6 +158,17 @@ def _offload_warning(group: Group, at: int) -> list[str]:
         f"this plan keeps the optimizer in host memory, which takes {units.show(costs, 's')} of each step ({costs / step:.1%});"
         " --offload none asks for a plan without it"
     ]
+
+
+def _paging_warning(group: Group, at: int) -> list[str]:
+    """Warn where pages of a paged optimizer find no room on the device, with the time that moving them takes."""
+    moved = number(np.broadcast_to(group.memory.paged, group.memory.device.shape), at)
+    if not moved:
+        return []
+    (seconds,) = (number(part.value, at) or 0.0 for part in group.step.tree.parts if part.name == MOVED)
+    share = seconds / (number(group.step.tree.value, at) or 1.0)
+    pages = f"{units.show(moved, 'B')} of the optimizer's pages find no room on the device"
+    return [f"{pages}: moving them takes {units.show(seconds, 's')} of each step ({share:.1%})"]
 
 
 def _sharding_warning(group: Group, at: int) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.errors import InputError, QuestionError
+from ironlaw.errors import InputError, QuestionError, quote
 from ironlaw.estimate.distance import NAMES, SIZES, Positions, distance
 from ironlaw.files import check_output, parse_toml, read_text, read_toml, write_file
 from ironlaw.frozen import Frozen
@@ -24,6 +24,7 @@ from ironlaw.frozen import Frozen
 MOST_ROWS = 500  # of a correction file; more runs add nothing but time
 PRIOR_ROWS = 4.0  # runs as which the published spread counts beside the spread of the user's own runs
 _MAX_BYTES = 400_000
+MOST_CHARACTERS = 200  # of a name of a run: numpy pads every name of a column to the longest
 _FACTOR = (0.1, 10.0)  # measured over predicted step time; beyond it a unit is wrong
 _NORMAL_80 = 1.2815515655446004  # half-width of the central 80 % of a normal distribution, over its standard deviation
 
@@ -183,18 +184,20 @@ def _correction_of(table: Mapping[str, Any], file: Path) -> Correction:
     for name in NAMES:
         kind = str if name in ("stack", "device", "architecture", "format") else bool
         for at, run in enumerate(runs, 1):
-            if not isinstance(run.get(name), kind):
-                raise InputError(f"{file}: {name} of run {at} is {run.get(name)!r}, must be {'text' if kind is str else 'true or false'}")
+            value = run.get(name)
+            if not isinstance(value, kind) or len(str(value)) > MOST_CHARACTERS:
+                form = f"a text of at most {MOST_CHARACTERS} characters" if kind is str else "true or false"
+                raise InputError(f"{file}: {name} of run {at} is {quote(value)}, must be {form}")
         places[name] = np.array([run[name] for run in runs])
     for name in SIZES:
         places[name] = np.array([_number(file, run, name, 1.0, 1e18) for run in runs])
     logs = np.log([_number(file, run, "measured_over_predicted", *_FACTOR) for run in runs])
-    return Correction(str(table.get("label", file.name)), share, reach, stretch, places, logs)
+    return Correction(str(table.get("label", file.name))[:MOST_CHARACTERS], share, reach, stretch, places, logs)
 
 
 def _number(file: Path, table: Mapping[str, Any], name: str, low: float, high: float) -> float:
     """A number of a correction file between two ends."""
     value = table.get(name)
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-        raise InputError(f"{file}: {name} is {value!r}, must be a number from {low:g} to {high:g} (ironlaw validate --mine writes it)")
+        raise InputError(f"{file}: {name} is {quote(value)}, must be a number from {low:g} to {high:g} (ironlaw validate --mine writes it)")
     return float(value)

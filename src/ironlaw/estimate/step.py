@@ -23,7 +23,9 @@ from ironlaw.estimate.layer.sizes import Shapes, elementwise, gemm, host_time, o
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.layer.untrained import UNTRAINED, reference_job, reference_passes, reference_plan
 from ironlaw.estimate.memory import offloading
-from ironlaw.estimate.memory.states import optimizer_parameters
+from ironlaw.estimate.memory.paging import paging
+from ironlaw.estimate.memory.states import optimizer_parameters, pages
+from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
 from ironlaw.estimate.network.sharding import Waits, data_parallel, exposed, fully_sharded, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs
@@ -160,6 +162,7 @@ def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *loss_scaling(job, cluster, plan, pace),
         optimizer(job, cluster, plan, pace),
         *offloading.optimizer_traffic(job, cluster, plan, pace, backward, waiting + data + reduced.value),
+        *([paging(cluster, memory(job, cluster, plan).paged)] if pages(job) else []),
     ]
     return parts, pace, (forward, backward)
 

@@ -14,6 +14,7 @@ from typing import Any
 from ironlaw.errors import InputError
 
 MAX_CHARACTERS = 1_000_000
+MAX_ADDED = 100_000_000
 _BREAK = "\n"  # a word that ends a command
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?(?::?-([^{}]*))?\})")
@@ -52,7 +53,10 @@ def _arguments(words: list[str]) -> dict[str, Any]:
             arguments[name] = value if equals else True
         elif name:
             before = arguments[name]
-            arguments[name] = word if before is True else [*before, word] if isinstance(before, list) else [before, word]
+            if isinstance(before, list):
+                before.append(word)
+            else:
+                arguments[name] = word if before is True else [before, word]
     return arguments
 
 
@@ -60,13 +64,14 @@ def _commands(text: str) -> Iterator[list[str]]:
     """Commands as lists of words, with variables replaced and assignments removed."""
     variables: dict[str, str] = {}
     budget = [MAX_CHARACTERS]  # characters that variables may add: each can double the text
+    added = [MAX_ADDED]
     words: list[str] = []
     array: list[str] | None = None
     name, adds = "", False
     for word, quoted in _words(text):
         if array is not None:
             if word == ")" and not quoted:
-                variables[name] = " ".join(([variables.get(name, "")] if adds else []) + array)
+                variables[name] = " ".join(([_before(variables, name, added)] if adds else []) + array)
                 array = None
             elif word != _BREAK or quoted:
                 array += _expand_word(word, quoted, variables, budget)
@@ -85,9 +90,18 @@ def _commands(text: str) -> Iterator[list[str]]:
             array = []
         else:
             value = _expand(assigned[3], variables, budget)
-            variables[name] = variables.get(name, "") + value if adds else value
+            variables[name] = _before(variables, name, added) + value if adds else value
     if words:
         yield words
+
+
+def _before(variables: dict[str, str], name: str, added: list[int]) -> str:
+    """The value of a variable that ``+=`` adds to; ``added`` limits the characters that are copied for all of them."""
+    before = variables.get(name, "")
+    added[0] -= len(before)
+    if added[0] < 0:
+        raise InputError(f"the launch script adds to {name[:40]} too often: += copies more than {MAX_ADDED:,} characters")
+    return before
 
 
 def _expand_word(word: str, quoted: bool, variables: dict[str, str], budget: list[int]) -> list[str]:

@@ -214,6 +214,39 @@ def host_update(parameters, accelerators, bytes_per_parameter, bandwidth, bandwi
     return inside(time, parameters >= 0, accelerators > 0, bytes_per_parameter >= 0, bandwidth > 0, bandwidth_fraction > 0)
 
 
+def without_room(size, room):
+    """Bytes of pages that stay in the host: ``max(size - room, 0)``.
+
+    Parameters
+        size [B]: bytes of all pages, >= 0
+        room [B]: memory of the device that nothing else needs, >= 0
+    Returns [B]: bytes
+    Source: Dettmers et al., QLoRA, NeurIPS 2023, section 3 (paged optimizers: unified memory, pages go to the host where the device runs
+        short), https://arxiv.org/abs/2305.14314
+    Leaves out: pages that activations evict during the passes and that come back for the update
+
+    >>> float(without_room(54e9, 8e9))
+    46000000000.0
+    """
+    return inside(np.maximum(1.0 * size - room, 0.0), size >= 0, room >= 0)
+
+
+def paging_time(size, bandwidth):
+    """Time to move pages for one update: ``2 size / bandwidth``, in one after the other: each comes in, and one goes out for it.
+
+    Parameters
+        size [B]: bytes of the pages that the device has no room for, >= 0
+        bandwidth [B/s]: of the link to the host, in one direction, > 0
+    Returns [s]: time
+    Source: counted; the driver evicts a changed page before it brings another in (CUDA C++ Programming Guide, unified memory)
+    Leaves out: pages that fit and are evicted all the same, since the driver evicts the one that was used longest ago; time of page faults
+
+    >>> float(paging_time(46e9, 23e9))
+    4.0
+    """
+    return inside(ratio(2.0 * size, 1.0 * bandwidth), size >= 0, bandwidth > 0)
+
+
 def zero_shards(stage_threshold, zero, dp_shard):
     """Ranks that share a state: ``dp_shard`` from the ZeRO stage that shards it on, else 1.
 

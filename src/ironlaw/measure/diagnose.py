@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.catalog.sourced import Reading, watch_sources
-from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
+from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError, quote
 from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
 from ironlaw.measure.findings import findings_of
@@ -145,6 +145,14 @@ def diagnose(
     return replace(found, read=tuple(reading.sources))
 
 
+def _paths_of(given: Any, name: str) -> list[Path]:
+    """The files that an argument names: one, or several."""
+    items: list[Any] = [given] if isinstance(given, (str, Path)) else list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(item, (str, Path)) for item in items):
+        raise QuestionError(f"{name} is {quote(given)}, must be the name of a file, or a list of names")
+    return [Path(item) for item in items]
+
+
 def _diagnose(
     paths: str | Path | Iterable[str | Path],
     unlinked: str,
@@ -163,7 +171,13 @@ def _diagnose(
     _check_choices(unlinked, last_step, time_unit)
     if against is not None and question and question.get("model"):
         raise QuestionError("--against and --model both name a prediction: give one of them")
-    named = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    named, patterns, kernel_names = (
+        _paths_of(given, name) for given, name in ((paths, "paths"), (patterns, "--patterns"), (kernel_names, "--kernel-names"))
+    )
+    if question is not None and not isinstance(question, Mapping):
+        raise QuestionError(f"question is {quote(question)}, must be a table of options")
+    if against is not None:
+        _paths_of(against, "--against")
     rate = None if tokens_per_second is None else TOKENS_PER_SECOND.read(tokens_per_second, "--tokens-per-second")
     files, skipped = files_of(named)
     if not files and rate is None:

@@ -163,7 +163,7 @@ def _to_float(value: Any) -> float | None:
     if isinstance(value, str) and (not value.isascii() or value.strip().startswith("+")):
         return None
     try:
-        return float(value)
+        return units.to_float(value)
     except (TypeError, ValueError):
         return None
 

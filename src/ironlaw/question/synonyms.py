@@ -6,11 +6,13 @@ Python keywords, question files and the command line read this table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.question import defaults
+from ironlaw.question.unreadable import refuse_unreadable
 
 SPELLINGS: dict[str, tuple[str, ...]] = {  # option: other names of it
     "on": ("accelerator", "device", "hardware", "gpu_type", "gpu_name", "gpu_model"),
@@ -136,7 +138,8 @@ def stands_alone(name: str) -> bool:
 
 
 def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = lambda name: f"--{name.replace('_', '-')}") -> dict[str, Any]:
-    """The options with every synonym replaced by the ``known`` option it means; ``write`` spells a name in an error.
+    """The options with every synonym replaced by the ``known`` option it means, in the order of ``known``, so that one question has one
+    answer however it is written; ``write`` spells a name in an error.
 
     A name that is neither known nor a synonym stays, for the caller to refuse.
 
@@ -146,7 +149,8 @@ def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = la
     options: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
     for raw, value in given.items():
-        name = raw.replace("-", "_")
+        name = str(raw).replace("-", "_")
+        refuse_unreadable(value, partial(write, str(raw)))
         if name in known or value is None or not is_synonym(name, known):
             options[raw if name not in known else name] = value
         else:
@@ -173,7 +177,8 @@ def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = la
     if "gradient_accumulation_steps" in computed:
         name, value = computed["gradient_accumulation_steps"]
         options |= _batch_of_steps(units.parse_whole(value, write(name)), ranks, options, write(name))
-    return options
+    place = {name: at for at, name in enumerate(known)}
+    return dict(sorted(options.items(), key=lambda item: place.get(item[0], len(place))))
 
 
 def _in_sequences(name: str, value: Any, given: Mapping[str, Any], write: Writer) -> Any:

@@ -319,7 +319,10 @@ def search(
 
 
 def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | None = None) -> SearchResult:
-    """Sweep every setting of a question until its time limit or Ctrl-C, and return what was found so far."""
+    """Sweep every setting of a question until its time limit or Ctrl-C, and return what was found so far.
+
+    Ctrl-C before the first plan is timed stays a KeyboardInterrupt.
+    """
     keep_pages()
     started, folders = time.monotonic(), load.with_constants(folders, question.asked.calibration_version)
     settings = settings_of(question, folders, picked=False)
@@ -344,6 +347,8 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
                 break
             done["settings"] += 1
     except KeyboardInterrupt:
+        if not done["plans"]:
+            raise  # nothing was timed: there is no answer, not even "no"
         partial = True
     return SearchResult(question, settings, time.monotonic() - started, partial, folders, tried=tried)
 

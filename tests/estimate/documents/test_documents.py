@@ -347,6 +347,13 @@ def test_documents_of_one_rank_cost_no_context_parallelism():
     assert by_length.step_seconds[0] < ask_long(lengths="fixed:8192").step_seconds[0]
 
 
+def test_full_packs_have_no_padding():
+    """One document of 131,072 tokens in 32, the others 4,096 long: packs by context ranks are full, which rounding must not pass."""
+    answer = ask_long(seq_len=131072, lengths="131072=1,4096=31", cp_by_length=True, balance="none")
+    assert 0.0 <= float(answer.groups[0].throughput["padding"].value[0]) < 1e-9
+    assert json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+
+
 def test_a_mixture_lies_between_its_parts():
     mixed = ask_long(lengths="8192=1,65536=1", cp_by_length=True, packing="pack-best-fit")
     short, long = (ask_long(lengths=f"fixed:{length}", cp_by_length=True) for length in (8192, 65536))

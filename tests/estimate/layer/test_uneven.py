@@ -218,6 +218,8 @@ def test_redundant_experts_cost_memory_and_save_time():
         ("list.json", "[4, 2, 1, 1]"),
         ("named.json", '{"loads": [[4, 2, 1, 1]]}'),
         ("rows.csv", "4,2,1,1\n"),
+        ("column.csv", "4\n2\n1\n1\n"),
+        ("headed.csv", "load\n4\n2\n1\n1\n"),
         ("long.csv", "layer,expert,tokens\n3,0,400\n3,1,200\n3,2,100\n3,3,100\n"),
     ],
 )
@@ -301,3 +303,32 @@ def test_a_capacity_of_a_quarter_more_drops_less_than_a_hundredth_of_balanced_to
     balanced, _ = table_of("aux-loss", 128, 1, "a model")
     assert uneven.dropped_share(loads(balanced), 4096.0 / 128.0, 1.25, 4096.0) < 0.01
     assert uneven.dropped_share(loads(balanced), 4096.0 / 128.0, 1.0, 4096.0) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"expert_load": "maxvio:7"}, r"maxvio:7, must be from 0 to 3: an expert that every token visits has 4 times the mean"),
+        (
+            {"expert_load": [9, 1, 1, 1, 1, 1, 1, 1]},
+            r"expert 0 has 0.5625 of the rows, .* one gets at most 0.5 of them \(4.5 times the mean",
+        ),
+        ({"expert_imbalance": 5}, "must be from 1 to 4"),
+    ],
+)
+def test_an_expert_has_at_most_a_row_a_token(options, says):
+    """Mixtral routes to 2 of 8: an expert that every token visits has half of the rows, 4 times the mean."""
+    with pytest.raises(ValueRangeError, match=says):
+        ironlaw.estimate("mixtral-8x7b", on="h100-sxm", gpus=8, tp=1, pp=1, ep=8, zero=1, **options)
+
+
+@pytest.mark.parametrize("shape", ["zipf:2", "cv:3", "dirichlet:0.01", "none", "maxvio:3"])
+def test_a_shape_is_cut_where_every_token_visits_an_expert(shape):
+    shares, described = table_of(shape, 8, 3, "a model", visited_experts=2.0)
+    free, _ = table_of(shape, 8, 3, "a model", visited_experts=1.0)
+    assert shares.max() <= 0.5 * (1 + 1e-9)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(len(shares)))
+    assert ("cut at 4 times" in described) == (free.max() > 0.5 * (1 + 1e-9))
+    for row, whole in zip(shares, free, strict=True):  # the order of the experts stays, and so do ratios below the cut
+        order = np.argsort(-whole)
+        assert np.all(np.diff(row[order]) <= 1e-12)

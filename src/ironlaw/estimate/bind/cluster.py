@@ -92,9 +92,7 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
     systems = load.record("systems", "default", folders)
     if any(row.offload for row in asked.rows):
-        if accelerator.pcie_bandwidth is None and accelerator.c2c_bandwidth is None:
-            raise UnsupportedError(f"--offload: {accelerator.name} has no pcie_bandwidth in the catalogue")
-        _assume_host(node, systems, assumptions)
+        bind_host("--offload", accelerator, node, systems, assumptions)
     reference = load.record("accelerators", calibration.device, folders)
     if reference.name != accelerator.name:
         assume(assumptions, "kernel constants", f"those of {reference.name}: no operators of {accelerator.name} were measured", "default")
@@ -204,6 +202,13 @@ def _given_links(node: Node, asked: Asked) -> Node:
         text = f"{asked.nic_bandwidth / 1e9:g} GB/s"
         node = node.replace(nic_bandwidth=Sourced(asked.nic_bandwidth, "B/s", text, None, "given"))
     return node
+
+
+def bind_host(option: str, accelerator: Accelerator, node: Node, systems: Systems, assumptions: Assumptions) -> None:
+    """Refuse what moves to the host on a device without a link to it in the catalogue, and note what is assumed of the host."""
+    if accelerator.pcie_bandwidth is None and accelerator.c2c_bandwidth is None:
+        raise UnsupportedError(f"{option}: {accelerator.name} has no pcie_bandwidth in the catalogue")
+    _assume_host(node, systems, assumptions)
 
 
 def _assume_host(node: Node, systems: Systems, assumptions: Assumptions) -> None:

@@ -13,7 +13,7 @@ from ironlaw.catalog.records import Framework
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.abilities import choose, is_flat, needs_of, refuse_lacking
-from ironlaw.estimate.bind.cluster import bind_cluster, bind_precision, find_precision, note_override
+from ironlaw.estimate.bind.cluster import bind_cluster, bind_host, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import assumed_of, bind_model, trained_model
@@ -104,7 +104,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     _check_options(asked, model, of_experts)
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
-    cluster = bind_cluster(asked, folders, notes)
+    cluster = _cluster_of(asked, optimizer, folders, notes)
     documents = _documents_of(asked, folders, notes)
 
     expert_load = bind_expert_load(asked, model, folders)
@@ -144,6 +144,14 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         run_assumptions=run_assumptions,
         correction=correction,
     )
+
+
+def _cluster_of(asked: Asked, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> Cluster:
+    """The cluster of a question; with the host of an optimizer whose pages may move there."""
+    cluster = bind_cluster(asked, folders, notes)
+    if optimizer.matrices.paged and not any(row.offload for row in asked.rows):
+        bind_host(f"--optimizer {optimizer.name}", cluster.accelerator, cluster.node, cluster.systems, notes)
+    return cluster
 
 
 def _documents_of(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -> Documents | None:

@@ -42,8 +42,8 @@ class Pieces(Frozen):
 
     @property
     def mean_real(self) -> float:
-        """Mean tokens of documents in a sequence [token]."""
-        return float(np.sum(self.real * self.shares))
+        """Mean tokens of documents in a sequence, at most those computed, which the sum of full packs may pass by its rounding [token]."""
+        return min(float(np.sum(self.real * self.shares)), self.mean_computed)
 
     def work(self, keys: Callable[[Any], Any]) -> Any:
         """Query-key pairs of every sequence, where ``keys(length)`` is what a query of a piece sees on average."""

@@ -76,8 +76,19 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
         state("gradients", f.gradient_bytes.value, 2.0, sets, times=1.0 if gradients is None else gradients),
         state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole),
         state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
-        optimizer_states(job, plan, stage, on_device, trained),
+        optimizer_states(job, plan, stage, on_device * (1.0 - pages(job)), trained),
     ]
+
+
+def pages(job: Job) -> float:
+    """1 where the optimizer's states are pages, which the device holds only as far as nothing else needs its memory."""
+    return float(job.optimizer.matrices.paged)
+
+
+def paged_states(job: Job, plan: Plan, stage: Stage) -> Term:
+    """The states of an optimizer that pages them, of a stage on one rank; nothing where the host has them anyway."""
+    trained = (*stage_trained(job, stage), 0.0 if job.lora_rank else stage_replicated(job.model, stage))
+    return optimizer_states(job, plan, stage, pages(job) * (1.0 - plan.offload_optimizer * job.offload_fraction), trained)
 
 
 def stores_masters(job: Job) -> bool:

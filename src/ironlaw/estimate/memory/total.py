@@ -25,9 +25,10 @@ from ironlaw.estimate.memory.activations import checkpoint_width, checkpoints_of
 from ironlaw.estimate.memory.buffers import as_is, dispatcher_buffers, gather_buffers, share_of, unpacked_weights, workspace
 from ironlaw.estimate.memory.loss import deferred_logits, logits
 from ironlaw.estimate.memory.offloading import host_capacity, host_memory, share_on_device
+from ironlaw.estimate.memory.paging import PAGES, pages_in_host
 from ironlaw.estimate.memory.reference import reference_memory
 from ironlaw.estimate.memory.start import with_start
-from ironlaw.estimate.memory.states import model_states
+from ironlaw.estimate.memory.states import model_states, pages
 from ironlaw.estimate.network.context import attention_buffers
 from ironlaw.estimate.pipeline.hand_overs import handed_over
 from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flight_per_layer
@@ -73,6 +74,15 @@ class Memory(Frozen):
             most = np.maximum(most, tree.value)
         return most * np.ones_like(self.device)
 
+    @property
+    def paged(self) -> Any:
+        """Bytes of pages of optimizer states in the host, for the accelerator that has most; 0 where states are no pages."""
+        most: Any = 0.0
+        for tree in self.hosts:
+            for part in tree.parts:
+                most = np.maximum(most, part.value) if part.name == PAGES else most
+        return most
+
     @cached_property
     def host_tree(self) -> Term:
         """The breakdown of host memory on the stage that needs most."""
@@ -113,9 +123,12 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     usable = cluster.accelerator.usable_memory
     fits = best <= cluster.room
     names = tuple(c.name for c in classes)
-    if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0)):
+    if not (np.any(plan.offload_optimizer > 0) or np.any(plan.offload_activations > 0) or pages(job)):
         return Memory(trees, which, best, usable, fits, names)
     hosts = tuple(host_memory(job, plan, c, layers.saved) for c in classes)
+    if pages(job):
+        moved = [pages_in_host(job, cluster, plan, c, tree.value) for c, tree in zip(classes, trees, strict=True)]
+        hosts = tuple(total(host.name, [*host.parts, page]) for host, page in zip(hosts, moved, strict=True))
     room = host_capacity(cluster, plan)
     for c, tree in zip(classes, hosts, strict=True):
         fits = fits & ((tree.value <= room) | ~(c.count > 0))

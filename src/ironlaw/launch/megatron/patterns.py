@@ -10,6 +10,7 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.launch.megatron.arguments import whole_number
 
 MAX_LENGTH = 10_000  # layers; more than any model has
+MOST_QUOTED = 100  # characters of a list in an error
 FEW = 3  # equal chunks that a layout spells out
 
 
@@ -25,9 +26,9 @@ def routed_layers(text: str, layers: int, flag: str) -> list[bool]:
     tokens = re.findall(r"\d+|[\[\](),+*]|\S", text)
     listed, at = _sum(tokens, 0, flag, 0)
     if at != len(tokens):
-        raise _unreadable(text, flag)
+        raise _unreadable(tokens, flag)
     if len(listed) != layers:
-        raise QuestionError(f"{flag} {text} lists {len(listed)} layers, the model has {layers}")
+        raise QuestionError(f"{flag} {_quoted(text)} lists {len(listed)} layers, the model has {layers}")
     return [v != 0 for v in listed]
 
 
@@ -37,6 +38,8 @@ def _sum(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[int], 
     while True:
         part, at = _product(tokens, at, flag, depth)
         listed += part
+        if len(listed) > MAX_LENGTH:
+            raise ValueRangeError(f"{flag} lists more than {MAX_LENGTH:,} layers")
         if at >= len(tokens) or tokens[at] != "+":
             return listed, at
         at += 1
@@ -44,21 +47,23 @@ def _sum(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[int], 
 
 def _product(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[int], int]:
     """One term of such a list, with its repeats, and where it ends."""
-    text = "".join(tokens)
     if at >= len(tokens) or depth > 20:
-        raise _unreadable(text, flag)
+        raise _unreadable(tokens, flag)
     if tokens[at] == "(":
         listed, at = _sum(tokens, at + 1, flag, depth + 1)
         if at >= len(tokens) or tokens[at] != ")":
-            raise _unreadable(text, flag)
+            raise _unreadable(tokens, flag)
     elif tokens[at] == "[":
-        close = tokens.index("]", at) if "]" in tokens[at:] else at
+        try:
+            close = tokens.index("]", at)
+        except ValueError:
+            raise _unreadable(tokens, flag) from None
         items = [t for t in tokens[at + 1 : close] if t != ","]
-        if close == at or not all(t in ("0", "1") for t in items):
-            raise _unreadable(text, flag)
+        if not all(t in ("0", "1") for t in items):
+            raise _unreadable(tokens, flag)
         listed, at = [int(t) for t in items], close
     else:
-        raise _unreadable(text, flag)
+        raise _unreadable(tokens, flag)
     at += 1
     while at + 1 < len(tokens) and tokens[at] == "*" and tokens[at + 1].isdecimal() and len(tokens[at + 1]) < 20:
         times = int(tokens[at + 1])
@@ -68,8 +73,13 @@ def _product(tokens: list[str], at: int, flag: str, depth: int) -> tuple[list[in
     return listed, at
 
 
-def _unreadable(text: str, flag: str) -> QuestionError:
-    return QuestionError(f"{flag} {text}: cannot be read as a list such as ([0]*3+[1]*12)")
+def _quoted(text: str) -> str:
+    """A list or layout as an error quotes it."""
+    return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}..."
+
+
+def _unreadable(tokens: list[str], flag: str) -> QuestionError:
+    return QuestionError(f"{flag} {_quoted(''.join(tokens[:MOST_QUOTED]))}: cannot be read as a list such as ([0]*3+[1]*12)")
 
 
 def layers_by_stage(layout: str, pp: int, layers: int) -> tuple[list[int], int, int | None]:
@@ -88,15 +98,15 @@ def layers_by_stage(layout: str, pp: int, layers: int) -> tuple[list[int], int, 
             break
         repeated = opened[1] * int(opened[2] or 1) if len(opened[2] or "") < 6 else ""
         if not repeated or len(text) + len(repeated) > MAX_LENGTH:
-            raise QuestionError(f"{flag} {layout}: not a layout such as Ett|tt|ttL, or more than {MAX_LENGTH:,} layers")
+            raise QuestionError(f"{flag} {_quoted(layout)}: not a layout such as Ett|tt|ttL, or more than {MAX_LENGTH:,} layers")
         text = text[: opened.start()] + repeated + text[opened.end() :]
     if not re.fullmatch(r"E[t|]*m*[tm|]*L", text):
-        raise QuestionError(f"{flag} {layout}: expected E first, L last, t and m between, and | between stages")
+        raise QuestionError(f"{flag} {_quoted(layout)}: expected E first, L last, t and m between, and | between stages")
     chunks = text.split("|")
     if len(chunks) % pp:
-        raise QuestionError(f"{flag} {layout}: {len(chunks)} stages are not a multiple of pp {pp}")
+        raise QuestionError(f"{flag} {_quoted(layout)}: {len(chunks)} stages are not a multiple of pp {pp}")
     if text.count("t") != layers:
-        raise QuestionError(f"{flag} {layout}: {text.count('t')} layers, but --num-layers is {layers}")
+        raise QuestionError(f"{flag} {_quoted(layout)}: {text.count('t')} layers, but --num-layers is {layers}")
     predicting = next((at % pp for at, chunk in enumerate(chunks) if "m" in chunk), None)
     return [sum(c.count("t") for c in chunks[rank::pp]) for rank in range(pp)], len(chunks) // pp, predicting
 

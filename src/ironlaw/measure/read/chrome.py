@@ -420,7 +420,7 @@ def _device(header: dict[str, Any], device: int) -> dict[str, object]:
     for item in items:
         if item.get("id") == device:
             return {"device": item}
-    products = {(item.get("name"), item.get("totalGlobalMem"), item.get("numSms")) for item in items}
+    products = {tuple(str(item.get(key)) for key in ("name", "totalGlobalMem", "numSms")) for item in items}
     return {"device": items[0]} if len(products) == 1 else {}
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from ironlaw.errors import InputError, UnknownNameError, ValueRangeError
 from ironlaw.files import read_csv, with_headers
 from ironlaw.question.options import duration, positive
+from ironlaw.units import shorten
 
 COLUMNS = ("size", "time", "p99", "allocated", "reserved")
 FORM = "SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]], such as 1:10ms,1.5:14ms, or a CSV file with columns size and time"
-MOST_BYTES = 64_000_000  # of a CSV file
+MOST_BYTES, MOST_LINES = 16_000_000, 100_000  # of a CSV file
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ def read_sized_times(value: Any, flag: str) -> tuple[SizedTimes, ...]:
         points = _read_file(value.strip(), flag)
     else:
         items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)):
+            raise ValueRangeError(f"{flag} is {shorten(value)}, must be {FORM}")
         points = [_read_item(item, flag) for item in items]
     merged = _merge(points)
     if len(merged) < 2:
@@ -64,11 +67,13 @@ def _read_item(item: Any, flag: str) -> SizedTimes:
     if isinstance(item, SizedTimes):
         return item
     if not isinstance(item, str):
+        if not isinstance(item, (list, tuple)) or len(item) != 2:
+            raise ValueRangeError(f"{flag} has {shorten(item)}, must be pairs of a size and seconds")
         size, seconds = item
         return SizedTimes(positive("1")(size, flag), (duration(f"{seconds}s", flag),))
     fields = [field.strip() for field in item.split(":")]
     if not 2 <= len(fields) <= 4:
-        raise ValueRangeError(f"{flag} is {item}, must be {FORM}")
+        raise ValueRangeError(f"{flag} is {shorten(item)}, must be {FORM}")
     times = tuple(duration(time.strip(), flag) for time in fields[1].split("|"))
     memory = [positive("B")(field, flag) for field in fields[2:]]
     return _checked(SizedTimes(positive("1")(fields[0], flag), times, None, *memory), flag)
@@ -85,18 +90,21 @@ def _read_file(path: str, flag: str) -> list[SizedTimes]:
     """The lines of a CSV file: columns size and time; p99, allocated and reserved where they were recorded."""
     lines = read_csv(os.path.expanduser(path), f"the file of {flag}", MOST_BYTES)
     headers = [header.strip().lower() for header in lines[0][1]] if lines else []
+    for header in headers:
+        if header and header not in COLUMNS:
+            raise UnknownNameError("column", header, COLUMNS, path)
+    if len(lines) > MOST_LINES:
+        raise InputError(f"{flag} {path}: more than {MOST_LINES:,} lines")
     return [_read_line(with_headers(headers, cells), f"line {number} of {path}") for number, cells in lines[1:]]
 
 
-def _read_line(line: Mapping[str, str], where: str) -> SizedTimes:
+def _read_line(given: Mapping[str, str], where: str) -> SizedTimes:
     """One line of a CSV file."""
-    given = {key: value for key, value in line.items() if value}
-    for key in given:
-        if key not in COLUMNS:
-            raise UnknownNameError("column", key, COLUMNS, where)
-    if missing := [name for name in ("size", "time") if name not in given]:
+    if given.get(""):
+        raise InputError(f"{where}: has more cells than the header")
+    if missing := [name for name in ("size", "time") if not given.get(name)]:
         raise InputError(f"{where}: the column {missing[0]} is empty or missing")
-    memory = {name: positive("B")(given[name], f"{name} in {where}") for name in ("allocated", "reserved") if name in given}
-    p99 = duration(given["p99"], f"p99 in {where}") if "p99" in given else None
+    memory = {name: positive("B")(given[name], f"{name} in {where}") for name in ("allocated", "reserved") if given.get(name)}
+    p99 = duration(given["p99"], f"p99 in {where}") if given.get("p99") else None
     size, time = positive("1")(given["size"], f"size in {where}"), duration(given["time"], f"time in {where}")
     return _checked(SizedTimes(size, (time,), p99, **memory), where)
