@@ -379,13 +379,13 @@ class Program:
             return
         node = self.tree.part(self.tree.layer, "tensor parallel")
         parts = {part["name"]: part for part in node["parts"]}
-        late = parts.get("beside weight and input gradients")
+        late = parts.get("overlapped with backward")
         summed = 0.5 if late is None else 1.0
         for group, share in (("all-gathers", 1.0), ("all-reduces", summed), ("reduce-scatters", summed)):
             yield from self.tensor_group_of(parts[group], share if way == "forward" else 1.0 - share)
         if way == "backward":
             yield from self.tensor_group_of(parts["all-gathers of gradients"], 1.0)
-        pieces = parts.get("in pieces beside products", {"parts": []})
+        pieces = parts.get("overlapped with GEMMs", {"parts": []})
         for found in (late or {"parts": []})["parts"] if way == "backward" else ():
             yield from self.tensor_shown(found, float(found["value"]))
         for found in pieces["parts"]:

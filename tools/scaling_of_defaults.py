@@ -48,8 +48,8 @@ WORDS = {
     "t": "tensor-parallel collectives", "c": "context-parallel collectives", "e": "expert-parallel exchanges",
     "s": "gathers and reductions of sharded weights", "i": "hand-overs between stages", "g": "gradient reduction that nothing hides",
     "w": "gathers of weights that nothing hides", "j": "stragglers and jitter", "n": "other communication",
-    "k": "kernels below the peak", "m": "memory-bound work", "r": "recomputation", "p": "pipeline bubble (few micro-batches for a pipeline)",
-    "h": "host, optimizer on the host, fixed per-step overhead", "d": "data", "u": "uneven stages and extra FLOPs",
+    "k": "GEMMs slower than peak", "m": "memory-bound work", "r": "recomputation", "p": "pipeline bubble (few micro-batches for a pipeline)",
+    "h": "host, optimizer on the host, fixed per-step overhead", "d": "data", "u": "unequal stages and padding",
 }  # fmt: skip
 
 Row = Mapping[str, Any]

@@ -245,7 +245,7 @@ def test_a_node_gives_single_accelerators_if_asked():
 
 def test_the_page_states_the_placement(ask):
     said = ask("estimate", "llama-3-70b", "--on", "gb200", "--gpus", "2048")[1]
-    assert "placement: 64 of 72 accelerators of each of 32 NVLink domains; 256 accelerators of these NVLink domains stay free" in said
+    assert "placement: 64 of 72 accelerators of each of 32 NVLink domains; 256 of 2,304 GPUs in these racks are left for other jobs" in said
     assert "placement:" not in ask("estimate", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512")[1]
     explained = ask("estimate", "llama-3-70b", "--on", "gb200", "--gpus", "2048", "--explain", "accelerators per domain")[1]
     assert "accelerators per domain: 64" in explained and "tray = 4" in explained

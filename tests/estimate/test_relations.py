@@ -109,19 +109,17 @@ def test_recomputing_is_never_faster_than_keeping(rate):
 def test_both_ends_sum_the_gradient_of_a_tied_table():
     """64,000 x 4,096 in fp32 between two ranks with 2 ways of tp: 524 MB each way at 50 GB/s is 10.5 ms, and more for the library."""
     tied = {**DENSE, "tie_word_embeddings": True}
-    found = term(ask(tied, pp=4), "embedding gradient of both ends")
+    found = term(ask(tied, pp=4), "tied-embedding all-reduce")
     wire = 64000 * 4096 * 4.0 / 2 / 50e9
     assert wire < found < 1.5 * wire
     for answer in (ask(tied, pp=1), ask(DENSE, pp=4), ask(tied, pp=4, lora_rank=8)):
-        assert all(
-            t.name != "embedding gradient of both ends" or float(np.ravel(t.value)[0]) == 0.0 for t in answer.groups[0].step.tree.walk()
-        )
-    assert term(ask(tied, pp=4, tp=4), "embedding gradient of both ends") < found  # a share for each rank
-    assert term(ask(tied, pp=4, zero=2), "embedding gradient of both ends") < found  # a shard for each rank
+        assert all(t.name != "tied-embedding all-reduce" or float(np.ravel(t.value)[0]) == 0.0 for t in answer.groups[0].step.tree.walk())
+    assert term(ask(tied, pp=4, tp=4), "tied-embedding all-reduce") < found  # a share for each rank
+    assert term(ask(tied, pp=4, zero=2), "tied-embedding all-reduce") < found  # a shard for each rank
 
 
 def test_further_tokens_need_the_table_on_the_last_stage_too():
-    assert term(ask(DENSE, pp=4, mtp_layers=1), "embedding gradient of both ends") > 0.0
+    assert term(ask(DENSE, pp=4, mtp_layers=1), "tied-embedding all-reduce") > 0.0
 
 
 # bands

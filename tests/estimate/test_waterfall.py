@@ -107,7 +107,7 @@ def test_it_is_explained(ask):
     explained = ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--explain", "mfu")[1]
     assert explained.startswith("from the peak to the MFU")
     assert "ironlaw.estimate.rates.utilisation" in explained  # the formula of MFU stays
-    assert explained.count("kernels below the peak") == 1
+    assert explained.count("GEMMs slower than peak") == 1
 
 
 def test_an_illegal_plan_has_none(ask):

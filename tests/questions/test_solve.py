@@ -349,7 +349,7 @@ def test_the_fewest_that_hold_the_states():
 def test_the_parameters_of_dimensions():
     answer = solve(**EXERCISE)
     assert answer["parameters by 12 L H^2 + 2 V H"] == 12 * 40 * 5120**2 + 2 * 32000 * 5120
-    assert any("12 L H^2 + 2 V H: 12.91 B" in line for line in answer.headline)
+    assert any("rule of thumb 12.91 B" in line for line in answer.headline)
 
 
 def test_a_measured_throughput_has_an_mfu_a_loss_and_causes():
@@ -365,7 +365,7 @@ def test_a_measured_throughput_has_an_mfu_a_loss_and_causes():
     for row in rows:
         assert row["would_take"] == pytest.approx(row["takes"] + gap)
         assert row["check"]
-    assert {"kernels below the peak", "memory-bound work", "network", "host", "data"} <= {row["part"] for row in rows}
+    assert {"GEMMs slower than peak", "memory-bound work", "network", "host", "data"} <= {row["part"] for row in rows}
     assert all(name in answer.headline[0] for name in ("(attention as computed; ", "full square ", "6N 9.95%"))
 
 

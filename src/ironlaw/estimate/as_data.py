@@ -137,8 +137,8 @@ def _batch_warning(group: Group, at: int) -> list[str]:
     """Warn where the default batch cannot fill the pipeline, and where a batch near the given one is much faster."""
     if better := group.better_batch[at]:
         batch, times = better
-        given = number(group.plan.global_batch_size, at)
-        return [f"--global-batch-size {given:g} is divided badly: {batch:g} gives {times - 1.0:.0%} more tokens per second"]
+        given, gpus = number(group.plan.global_batch_size, at), number(group.plan.gpus, at)
+        return [f"a batch of {given:g} splits badly over {gpus:,.0f} GPUs: {batch:g} gives {times - 1.0:.0%} more tokens per second"]
     by_default = any(a["name"] == "global_batch_size" and a["origin"] == "default" for a in group.assumptions)
     idle = number(group.shares["pipeline"], at) or 0.0
     if not by_default or idle < 0.2:

@@ -17,7 +17,7 @@ from ironlaw.estimate.layer.untrained import UNTRAINED
 from ironlaw.terms import BOUNDS, Term, shares
 
 LOSSES = {  # by key: the name that people read
-    "kernels": "kernels below the peak",
+    "kernels": "GEMMs slower than peak",
     "memory_bound": "memory-bound work",
     "recomputation": "recomputation",
     "untrained": "forward passes of a reference or a teacher",
@@ -25,7 +25,7 @@ LOSSES = {  # by key: the name that people read
     "pipeline": "pipeline bubble",
     "host": "host",
     "data": "data",
-    "rest": "uneven stages and extra FLOPs",
+    "rest": "unequal stages and padding",
 }
 MEANING = {
     "kernels": "time of compute-bound products beyond their FLOPs at the peak",

@@ -318,7 +318,9 @@ OPTIONS: dict[str, Option] = {
     "vpp": Option(whole, "model chunks per pipeline rank (default: searched)", column=True),
     "cp": Option(whole, f"context-parallel size (default: searched; {defaults.CP:g} with a whole plan given)", column=True),
     "ep": Option(whole, "expert-parallel size (default: searched)", column=True),
-    "etp": Option(whole, f"tensor-parallel size of one expert (default: searched; {defaults.ETP:g} with a whole plan given)", column=True),
+    "etp": Option(
+        whole, f"tensor-parallel size of one expert (default: {defaults.ETP:g}; a --space file can list others to search)", column=True
+    ),
     "expert_imbalance": Option(
         at_least_one, f"load of the busiest expert rank over the mean (default: {defaults.EXPERT_IMBALANCE:g}, balanced)", "X"
     ),
@@ -340,7 +342,10 @@ OPTIONS: dict[str, Option] = {
         switch, "with --expert-load, tokens choose at random with these loads; off: every micro-batch has them (default: on)", "on|off"
     ),
     "moe_dispatcher": Option(
-        one_of(defaults.DISPATCHERS), f"all-to-all of experts: {_names(defaults.DISPATCHERS, defaults.DISPATCHER)}", "HOW"
+        one_of(defaults.DISPATCHERS),
+        f"all-to-all of experts: {', '.join(defaults.DISPATCHERS)} (default: the fastest that the framework has;"
+        f" {defaults.DISPATCHER} with a whole plan given)",
+        "HOW",
     ),
     "dispatch_precision": Option(
         one_of(defaults.DISPATCH_PRECISIONS),

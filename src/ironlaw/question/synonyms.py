@@ -101,6 +101,8 @@ ANSWERS: dict[str, str] = {  # names without an exact meaning here: what to writ
     "num_train_epochs": "write --tokens, the tokens of the data set times the epochs",
     "csv": "write --format csv",
     "markdown": "write --format markdown",
+    "deadline": "is a question of solve, which finds the number of accelerators: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS",
+    "budget": "is a question of solve, which finds what it pays for: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS --budget USD",
     "region": "write --grid, a region's electricity",
 }
 

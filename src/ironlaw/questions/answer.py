@@ -28,6 +28,7 @@ class Column:
     key: str
     title: str
     unit: str = ""
+    on_page: bool = True  # False: in JSON, CSV and Markdown alone
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +39,7 @@ class Table(Shown, Columns):
     title: str
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Any]]
+    on_page: bool = True  # False: in JSON, CSV and Markdown alone
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Any
 
 from ironlaw import units
@@ -15,6 +17,9 @@ from ironlaw.estimate.as_data import common_keys, sources_data, term_data, term_
 from ironlaw.questions.answer import Answer, Column, Table, heading
 from ironlaw.report.explanation import LISTED, NAMES, node_lines
 from ironlaw.report.terminal import Ink, short
+
+WIDEST = 160  # columns of a line of a table
+NARROWEST = 24  # columns of a text that goes on over several lines
 
 
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
@@ -53,24 +58,51 @@ def answer_page(answer: Answer, colour: bool = False) -> str:
     """The answer as text: headline, tables, warnings, assumptions."""
     ink = Ink(colour)
     parts: list[list[str]] = [[ink.bold(answer.title), *answer.headline]]
-    parts += [list(table_lines(table, ink)) for table in answer.tables if table.rows]
-    parts.append(list(_notes(answer, ink)))
+    parts += [list(table_lines(table, ink)) for table in answer.tables if table.rows and table.on_page]
+    parts.append([*_not_shown(answer, ink), *_notes(answer, ink)])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def table_lines(table: Table, ink: Ink) -> Iterator[str]:
-    """A table as text: texts on the left of their columns, numbers with their units on the right."""
-    cells = [[cell(row.get(column.key), column) for column in table.columns] for row in table.rows]
-    widths = [max(len(column.title), *(len(line[i]) for line in cells)) for i, column in enumerate(table.columns)]
-    texts = [is_text(table, column) for column in table.columns]
+def _not_shown(answer: Answer, ink: Ink) -> Iterator[str]:
+    """The tables and columns that the page leaves out, and how to have them."""
+    tables = [table.name for table in answer.tables if table.rows and not table.on_page]
+    columns = dict.fromkeys(c.title for t in answer.tables if t.rows and t.on_page for c in t.columns if not c.on_page)
+    if tables or columns:
+        words = [*(["tables " + ", ".join(tables)] if tables else []), *(["columns " + ", ".join(columns)] if columns else [])]
+        yield ink.dim(f"not shown: {'; '.join(words)} (--format md, csv:TABLE or json)")
 
-    def line(values: list[str]) -> str:
+
+def table_lines(table: Table, ink: Ink) -> Iterator[str]:
+    """A table as text: texts on the left of their columns, numbers with their units on the right; long texts on several lines."""
+    columns = [column for column in table.columns if column.on_page]
+    cells = [[cell(row.get(column.key), column) for column in columns] for row in table.rows]
+    texts = [is_text(table, column) for column in columns]
+    widths = [max(len(column.title), *(len(line[i]) for line in cells)) for i, column in enumerate(columns)]
+    if table.name != "plot":
+        widths = _narrowed(widths, texts, [len(column.title) for column in columns])
+
+    def line(values: Sequence[str]) -> str:
         return "  " + "  ".join(v.ljust(w) if t else v.rjust(w) for v, w, t in zip(values, widths, texts, strict=True)).rstrip()
 
     yield ink.bold(table.title)
-    yield ink.dim(line([column.title for column in table.columns]))
+    yield ink.dim(line([column.title for column in columns]))
     for values in cells:
-        yield line(values)
+        folded = [wrap(v, w, break_on_hyphens=False) or [""] if len(v) > w else [v] for v, w in zip(values, widths, strict=True)]
+        for part in zip_longest(*folded, fillvalue=""):
+            yield line(part)
+
+
+def _narrowed(widths: list[int], texts: list[bool], titles: list[int]) -> list[int]:
+    """Widths of columns that fit the width of a page, where its widest texts go on over several lines."""
+    narrowed = list(widths)
+    least = [max(NARROWEST, title) for title in titles]
+    while sum(narrowed) + 2 * len(narrowed) > WIDEST:
+        wide = [i for i, text in enumerate(texts) if text and narrowed[i] > least[i]]
+        if not wide:
+            break
+        widest = max(wide, key=lambda i: narrowed[i])
+        narrowed[widest] -= 1
+    return narrowed
 
 
 def cell(value: Any, column: Column) -> str:

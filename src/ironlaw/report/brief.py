@@ -1,4 +1,4 @@
-"""The first lines of a page, for ``--short``: the answer, its money, and how many warnings the page has."""
+"""The first lines of a page, for ``--short``: the answer, its money, and the warnings."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from ironlaw.estimate.offers import Offer
 
 LINES = 6  # of the first paragraph: a title and five lines
-_WARNING = re.compile(r"^(?:\x1b\[\d+m)?warning: ", re.MULTILINE)
+_WARNING = re.compile(r"^(?:\x1b\[\d+m)?warning: .*", re.MULTILINE)
 
 
 def brief_page(page: str) -> str:
-    """The first paragraph of a page, at most six lines, and the number of its warnings.
+    """The first paragraph of a page, at most six lines, and its warnings.
 
     >>> print(brief_page("title\\nanswer\\n\\nTable\\n 1\\n\\nwarning: a\\nwarning: b"))
     title
     answer
-    2 warnings: leave out --short to read them
+    warning: a
+    warning: b
     """
-    return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_count_warnings(len(_WARNING.findall(page)))])
+    return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_WARNING.findall(page)])
 
 
 def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False, offered: Sequence[Offer] = ()) -> str:
@@ -36,7 +37,7 @@ def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False, off
     lines = [line for line in pages.verdict(group, at, Ink(colour), offered) if not line.startswith(("placement: ", "model: "))]
     run = [line.strip() for line in pages.run_lines(group, at)]
     money = [f"{run[0].removeprefix('The ').removesuffix(' (no failures)')}: {run[1]}", *run[2:]] if len(run) > 1 else run
-    return "\n".join([*lines, *money, *_count_warnings(len(warnings(group, at)))])
+    return "\n".join([*lines, *money, *_warning_lines(warnings(group, at), colour)])
 
 
 def brief_search(data: dict[str, Any], colour: bool = False) -> str:
@@ -44,7 +45,7 @@ def brief_search(data: dict[str, Any], colour: bool = False) -> str:
     ink = Ink(colour)
     title = next(search.head(data, ink))
     lines = list(search.best(data, ink))[:3] if data["plans"] else [line for line in search.no_plan(data, ink) if line]
-    return "\n".join([title, *lines, *_money(data), *_count_warnings(len(data["warnings"]))])
+    return "\n".join([title, *lines, *_money(data), *_warning_lines(data["warnings"], colour)])
 
 
 def _money(data: dict[str, Any]) -> Iterator[str]:
@@ -54,6 +55,7 @@ def _money(data: dict[str, Any]) -> Iterator[str]:
         yield f"  {search.run_line(run)}"
 
 
-def _count_warnings(count: int) -> Iterator[str]:
-    if count:
-        yield f"{count} warning{'s' if count > 1 else ''}: leave out --short to read {'them' if count > 1 else 'it'}"
+def _warning_lines(texts: Sequence[str], colour: bool) -> Iterator[str]:
+    """A line for each warning."""
+    for text in texts:
+        yield Ink(colour).bad("warning: ") + text

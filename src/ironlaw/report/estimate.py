@@ -24,6 +24,7 @@ from ironlaw.estimate.as_data import (
     waterfall_data,
 )
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
+from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.measured import mfu_words
 from ironlaw.estimate.memory.start import BEFORE_THE_FIRST_STEP
 from ironlaw.estimate.offers import describe_offers
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from ironlaw.estimate.offers import Offer
 
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
-_SMALLEST_SHARE = 0.0005  # of the step or the memory: a smaller part has no line
+_SMALLEST_SHARE = 0.0005  # of the step: a smaller loss or roof is not named
+_SMALLEST_PART = 0.01  # of the step or the memory: smaller parts are one line together
+_ALIKE = 0.05  # largest difference of two kinds of layer whose operators are listed once
 _LISTED_KINDS = 3  # kinds of layer in the line of parameters
 _LEFT_OUT = {"cp": 1, "etp": 1, "count_embedding": False}  # defaults that the page leaves out
 
@@ -320,7 +323,9 @@ def placement_words(placed: dict[str, Any], gpus: int) -> str:
     taken = f"{share}" if share == largest else f"{share} to {largest}"
     rest = gpus - (domains - 1) * share if share == largest else 0
     last = f", {rest} of the last" if 0 < rest < share else ""
-    free = f"; {placed['free']:,} accelerators of these {kind} stay free for other jobs and are not in the cost" if placed["free"] else ""
+    where = "racks" if kind == "NVLink domains" else kind
+    left = f"{placed['free']:,} of {domains * size:,} GPUs in these {where} are left for other jobs, not in the cost"
+    free = {0: "", 1: "; 1 GPU is left over"}.get(placed["free"], f"; {left}")
     return f"{taken} of {size} accelerators of each of {domains:,} {kind}{last}{free}"
 
 
@@ -365,23 +370,43 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
         return
     stage = stage_name(group, at)
     yield ink.bold("Where the step goes") + ("" if stage == "only" else ink.dim(f"  (slowest stage: {stage})"))
-    for name, seconds, depth in time_lines(group.step.tree, at, number(group.step.tree.times, at)):
+    small = []
+    for name, seconds, depth, opened in time_lines(group.step.tree, at, number(group.step.tree.times, at)):
         share = seconds / step
-        if share >= _SMALLEST_SHARE or depth == 0:
-            label = "  " * depth + name
-            yield f"  {label:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {bar(share)}"
+        if share >= _SMALLEST_PART or (depth == 0 and share >= _SMALLEST_SHARE):
+            yield f"  {'  ' * depth + name:<44}{units.show(seconds, 's'):>10} {share:>6.1%} {bar(share)}"
+        elif seconds and not opened:
+            small.append(seconds)
+    if small:
+        label = f"{len(small)} parts under {_SMALLEST_PART:.0%} (--explain)"
+        yield ink.dim(f"  {label:<44}{units.show(sum(small), 's'):>10} {sum(small) / step:>6.1%}")
     shares = bound_data(group, at, False)["shares"]
     yield ink.dim(f"  {waterfall_line(waterfall_data(group, at))}")
     yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= _SMALLEST_SHARE))
 
 
-def time_lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int]]:
-    """(name, seconds of the whole step, depth) of the terms that have a line on the page."""
+def time_lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int, bool]]:
+    """(name, seconds of the whole step, depth, whether its parts follow) of the terms that have a line on the page.
+
+    Parts that are those of a neighbour listed before, such as the passes of a second kind of layer, are not listed again.
+    """
+    listed: list[list[tuple[str, float]]] = []
     for part in tree.parts:
         seconds = number(part.value, at) * factor
-        yield part.name, seconds, depth
-        if part.key == MICRO_BATCHES or (depth in (1, 2) and len(part.parts) > 3):
-            yield from time_lines(part, at, factor * number(part.times, at), depth + 1)
+        inside = part.parts if part.key == MICRO_BATCHES or (depth in (1, 2) and len(part.parts) > 3) else ()
+        mix = [(inner.name, number(inner.value, at) * number(part.times, at) * factor / seconds) for inner in inside] if seconds else []
+        alike = isinstance(part.key, Kind) and any(_is_alike(mix, other) for other in listed)
+        yield f"{part.name} (alike)" if alike else part.name, seconds, depth, bool(inside) and not alike
+        if not alike:
+            listed.append(mix)
+            if inside:
+                yield from time_lines(part, at, factor * number(part.times, at), depth + 1)
+
+
+def _is_alike(mix: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
+    """True for two lists of the same parts with nearly the same shares of the time."""
+    same_names = bool(mix) and [name for name, _ in mix] == [name for name, _ in other]
+    return same_names and all(abs(a - b) <= _ALIKE for (_, a), (_, b) in zip(mix, other, strict=True))
 
 
 def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
@@ -391,17 +416,15 @@ def memory_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
     tree = memory.tree
     for term in (*tree["allocated"].parts, *tree["reserved"].parts[1:], *tree.parts[1:]):
         size = number(term.value, at)
-        if size and size / capacity >= _SMALLEST_SHARE:
+        if size and size / capacity >= _SMALLEST_PART:
             yield f"  {term.name:<44}{units.show(size, 'B'):>10} {size / capacity:>6.1%} {bar(size / capacity)}"
+    band = memory_band(group, number(memory.needed, at))
+    needed = f"; without allocator slack {units.show(number(memory.needed, at), 'B')}" if band else ""
+    between = f" ({band[2]:.0%} band {units.show(band[0], 'B')} to {units.show(band[1], 'B')})" if band else ""
     yield (
         f"  allocated {units.show(number(memory.allocated, at), 'B')}, reserved {units.show(number(memory.reserved, at), 'B')},"
-        f" device {units.show(number(memory.device, at), 'B')} of {units.show(capacity, 'B')}"
+        f" device {units.show(number(memory.device, at), 'B')} of {units.show(capacity, 'B')}{needed}{between}"
     )
-    if band := memory_band(group, number(memory.needed, at)):
-        yield (
-            f"  needed without allocator slack {units.show(number(memory.needed, at), 'B')}"
-            f" ({band[2]:.0%} band {units.show(band[0], 'B')} to {units.show(band[1], 'B')})"
-        )
     if host := host_data(group, at):
         room = host["capacity_bytes"]
         yield f"  host memory per GPU: {units.show(host['held'], 'B')}" + ("" if room is None else f" of {units.show(room, 'B')}")
@@ -437,11 +460,11 @@ def _with_failures(run: dict[str, Any]) -> str:
 
 
 def published_lines(group: Group, at: int, ink: Ink) -> Iterator[str]:
-    """The nearest published runs with their measured steps and our errors, and what would narrow the band."""
+    """The nearest published run with its measured step and our error, and what would narrow the band."""
     if number(group.step.tree.value, at) is None:
         return
-    yield ink.bold("Nearest published runs") + ink.dim("  (predicted without their publisher)")
-    yield from nearest_lines(band_data(group, at), nearest_runs(group, at))
+    yield ink.bold("Nearest published run") + ink.dim('  (predicted without its publisher; more with --explain "error band")')
+    yield from nearest_lines(band_data(group, at), nearest_runs(group, at)[:1])
 
 
 def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:

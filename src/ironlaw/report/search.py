@@ -19,6 +19,7 @@ from ironlaw.report.estimate import (
 )
 from ironlaw.report.near import near_best, one_less
 from ironlaw.report.terminal import Ink, dollars, short, variant_words
+from ironlaw.search.why import shortest_why
 
 _GOALS = {
     "time": "shortest time",
@@ -167,7 +168,9 @@ def _mesh(plan: dict[str, Any]) -> str:
 
 
 def _terms(why: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{'+' if row['seconds'] > 0 else '-'}{units.show(abs(row['seconds']), 's')} {row['term']}" for row in why[:_TERMS])
+    """The largest terms of a difference and the rest of it, so that what is printed says which plan is slower."""
+    shown = ((row["seconds"], row["term"]) for row in shortest_why(why, _TERMS))
+    return ", ".join(f"{'+' if seconds > 0 else '-'}{units.show(abs(seconds), 's')} {term}" for seconds, term in shown)
 
 
 _HEADER = f"  {'':3}{'gpus':>6} {'tp':>3} {'pp':>3} {'vpp':>3} {'cp':>3} {'ep':>3} {'dp':>5} {'zero':>4} {'mbs':>3} {'recompute':<10}"

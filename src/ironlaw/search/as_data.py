@@ -111,7 +111,7 @@ def plan_entries(
             "variant": choice.setting.variant,
             "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
             "tie": bool(i and choice is not faster and goals[i] < apart * goals[0]),
-            "note": f"fastest that fits, with {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
+            "note": f"fastest that fits, {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
             if choice is faster
             else "",
             "fastest_probability": None,

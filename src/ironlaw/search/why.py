@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.answer import Group
+from ironlaw.estimate.as_data import stage_name
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.search.answer import Choice, SearchResult, fastest_of_each_kind
@@ -15,14 +16,18 @@ from ironlaw.search.sizing import other_variants
 from ironlaw.terms import Term, scalar
 
 SMALLEST = 0.001  # of the step: a smaller difference is left out
+REST = "all else"  # the terms that are left out, together
 
 
-def step_terms(group: Group, at: int) -> dict[str, float]:
-    """Seconds of a step by term: the parts of layers by name, then the other terms of the step. They sum to the step."""
+def step_terms(group: Group, at: int, open_layers: bool = True) -> dict[str, float]:
+    """Seconds of a step by term: the parts of layers by name, then the other terms of the step. They sum to the step.
+
+    ``open_layers``: false for layers of a kind as one term.
+    """
     seconds: dict[str, float] = {}
 
     def add(term: Term, factor: float, depth: int) -> None:
-        layers = isinstance(term.key, Kind) and term.key.name.endswith("layers")
+        layers = open_layers and isinstance(term.key, Kind) and term.key.name.endswith("layers")
         if depth < 3 and term.parts and (depth == 0 or term.key == MICRO_BATCHES or layers):
             inner = factor * scalar(term.times, at)
             for part in term.parts:
@@ -35,12 +40,32 @@ def step_terms(group: Group, at: int) -> dict[str, float]:
 
 
 def difference(base: tuple[Group, int], other: tuple[Group, int]) -> list[dict[str, Any]]:
-    """Seconds that ``other`` takes longer (above 0) or shorter than ``one``, largest first; small terms are left out."""
-    first, second = step_terms(*base), step_terms(*other)
+    """Seconds that ``other`` takes longer (above 0) or shorter than ``one``, largest first, and the rest: they sum to the difference.
+
+    A step has the terms of its slowest stage. Where the slowest stages differ, all layers of a kind are one term: they stand against
+    the ends of the pipeline, as layers that move from one stage to another do.
+    """
+    same_stage = stage_name(*base) == stage_name(*other)
+    first, second = (step_terms(*place, open_layers=same_stage) for place in (base, other))
     whole = sum(first.values())
     rows = [(name, second.get(name, 0.0) - first.get(name, 0.0)) for name in {**first, **second}]
-    large = [row for row in rows if abs(row[1]) > SMALLEST * whole]
-    return [{"term": name, "seconds": seconds} for name, seconds in sorted(large, key=lambda row: -abs(row[1]))]
+    large = sorted((row for row in rows if abs(row[1]) > SMALLEST * whole), key=lambda row: -abs(row[1]))
+    rest = sum(second.values()) - whole - sum(seconds for _, seconds in large)
+    listed = [*large, *([(REST, rest)] if abs(rest) > SMALLEST * whole else [])]
+    return [{"term": name, "seconds": seconds} for name, seconds in listed]
+
+
+def shortest_why(rows: list[dict[str, Any]], least: int) -> list[dict[str, Any]]:
+    """The first ``least`` rows of a difference or more, and the rest as one row, so that they say which plan is slower.
+
+    >>> rows = [{"term": name, "seconds": s} for name, s in (("a", -5.0), ("b", 3.0), ("c", 1.5), ("d", 1.0), ("e", 0.2))]
+    >>> [(row["term"], round(row["seconds"], 9)) for row in shortest_why(rows, 3)]
+    [('a', -5.0), ('b', 3.0), ('c', 1.5), ('all else', 1.2)]
+    """
+    if len(rows) <= least + 1:
+        return rows
+    rest = sum(row["seconds"] for row in rows[least:])
+    return [*rows[:least], {"term": REST, "seconds": rest}]
 
 
 def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, Any]:

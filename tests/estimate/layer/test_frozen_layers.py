@@ -32,7 +32,7 @@ def test_the_first_layers_are_those_at_the_front():
     assert found["frozen dense layers at the front"] == (3.0, False)
     assert found["frozen routed layers"] == (2.0, False)
     assert found["routed layers"] == (56.0, True)
-    assert found["layers for further tokens"] == (1.0, True)
+    assert found["multi-token-prediction layers"] == (1.0, True)
     two = {k.name: k.count for k in kinds(model.replace(frozen_layers=2))}
     assert two["dense layers at the front"] == 1.0 and "frozen routed layers" not in two
 

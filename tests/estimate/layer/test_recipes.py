@@ -143,7 +143,7 @@ def test_a_recipe_keeps_shared_experts_and_further_token_layers_wide(tmp_path):
         peaks[name] = [
             one(next(t for t in tree.walk() if t.name == what).inputs["peak"]) for what in ("shared expert in gemm", "mlp in gemm")
         ]
-        (further,) = [t for t in tree.walk() if t.name == "layers for further tokens"][:1]
+        (further,) = [t for t in tree.walk() if t.name == "multi-token-prediction layers"][:1]
         peaks[name].append(one(next(t for t in further.walk() if t.name == "further-token projection gemm").inputs["peak"]))
     assert peaks["fp8-block"] == [1979e12] * 3
     assert peaks["mine"] == [989e12, 1979e12, 989e12]

@@ -18,7 +18,7 @@ def group():
 
 
 def test_kinds_of_layer_share_their_attention(group):
-    names = ("dense layers at the front", "routed layers", "layers for further tokens")
+    names = ("dense layers at the front", "routed layers", "multi-token-prediction layers")
     kinds = [node for node in group.step.tree.walk() if node.name in names]
     assert len(kinds) == 3
     for operator in ("forward/flash attention", "backward/flash attention", "forward/query up gemm"):

@@ -73,7 +73,7 @@ def kinds(model: Model) -> tuple[Kind, ...]:
         mlp = "routed" if model.num_experts else "dense"
         mixer = next((kind.mixer for kind in listed if kind.mixer.attends), MIXERS["attention"])
         wide = FURTHER in model.wide_parts
-        listed.append(Kind("layers for further tokens", float(model.num_nextn_predict_layers), mlp, "end", mixer=mixer, wide=wide))
+        listed.append(Kind("multi-token-prediction layers", float(model.num_nextn_predict_layers), mlp, "end", mixer=mixer, wide=wide))
     if model.products:
         listed.append(Kind("patches", 1.0, "none", "tower", mixer=MIXERS["products"], wide=True))
     for tower in model.towers:

@@ -218,7 +218,7 @@ def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]
     shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
     size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
     ends, stride = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # both ends are in one domain only if it holds the whole job
-    return [wires.collective(cluster, plan, "embedding gradient of both ends", "all_reduce", ends, size, stride)]
+    return [wires.collective(cluster, plan, "tied-embedding all-reduce", "all_reduce", ends, size, stride)]
 
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:

@@ -33,7 +33,7 @@ BLOCKS = (  # products split by columns, and by rows
     (("mlp in", "shared expert in"), ("mlp out", "shared expert out")),
 )
 
-_BESIDE_GRADIENTS, _IN_PIECES = "beside weight and input gradients", "in pieces beside products"
+_BESIDE_GRADIENTS, _IN_PIECES = "overlapped with backward", "overlapped with GEMMs"
 _PLURAL = {
     "all-reduce": "all-reduces",
     "all-gather": "all-gathers",

@@ -20,7 +20,7 @@ from ironlaw.measure.kernels.operators import Linked, link
 from ironlaw.measure.kernels.roofs import Roofs, Times
 from ironlaw.measure.roof import COMPUTE, HBM
 
-LAUNCH, NO_ROOF = "launch", "none of the roofs"
+LAUNCH, NO_ROOF = "launch", "far below both roofs"
 NEAR = 0.5  # of a roof: a kernel that takes twice as long is limited by its shape or a latency instead
 TOO_FAST = 1.05  # of a peak: above it, the sizes or the precision are wrong, or a cache served the data
 FROM_CACHE = "bytes from a cache"  # more of them than HBM moves in that time

@@ -174,11 +174,11 @@ def _say_certainty(best: Candidate, rows: list[Candidate], goal: str) -> list[st
     ]
     lines = []
     if near:
-        lines.append(f"the order is not certain: the error bands of {', '.join(near)} overlap with that of {best.label}")
+        lines.append(f"too close to call: the error bands of {', '.join(near)} overlap with that of {best.label}")
     if unbanded and ours is not None:
         lines.append(f"no error band, so no certain place: {', '.join(unbanded)}")
     elif ours is None:
-        lines.append(f"the order is not certain: {best.label} has no error band")
+        lines.append(f"too close to call: {best.label} has no error band")
     return lines
 
 

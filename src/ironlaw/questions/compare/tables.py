@@ -31,14 +31,20 @@ def tables(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[Tabl
         Table("run", _run_title(values), columns_of(_RUN, answered), answered if run else []),
         Table("plans", "Plans", columns_of(_PLANS, rows), [row for row in rows if "plan" in row]),
         Table("memory", "Memory, and shares of the step", columns_of(_MEMORY, rows), [row for row in rows if "memory_share" in row]),
-        Table("network", "Switches and cables between nodes", columns_of(_NETWORK, answered), answered),
-        Table("storage", _STORAGE_TITLE, columns_of(_STORAGE, answered), answered),
+        Table(
+            "network",
+            "Switches and cables between nodes",
+            columns_of(_NETWORK, answered),
+            answered,
+            on_page=bool(_OF_NETWORK & set(values)),
+        ),
+        Table("storage", _STORAGE_TITLE, columns_of(_STORAGE, answered), answered, on_page="checkpoints_kept" in values),
     ]
     flags = [
         {"accelerator": c.hardware.name, "gpus": c.planned.gpus if c.planned else None, **line} for c in candidates for line in c.flags
     ]
     listed[1:] = [_own_cells(table) for table in listed[1:]]
-    return [*listed, Table("flags", "Launch flags of each plan", _FLAGS, flags)]
+    return [*listed, Table("flags", "Launch flags of each plan", _FLAGS, flags, on_page=False)]
 
 
 def _own_cells(table: Table) -> Table:
@@ -73,6 +79,8 @@ def columns_of(columns: tuple[Column, ...], rows: Sequence[dict[str, Any]]) -> t
     return tuple(column for column in columns if column in filled or column.key in _ALWAYS)
 
 
+_OF_NETWORK = {"network_power", "network", "oversubscription", "power_limit"}  # options that ask for switches and cables
+_NETWORK_TITLE = "Switches and cables between nodes"
 _STORAGE_TITLE = "Storage of checkpoints; the rate needed is that at which writing them takes 1% of the time"
 _ALWAYS = ("accelerator", "gpus", "tokens_per_second", "mfu", "bound", "answer")
 _NAME, _FRAMEWORK, _GPUS = Column("accelerator", "accelerator"), Column("framework", "framework"), Column("gpus", "GPUs", "1")

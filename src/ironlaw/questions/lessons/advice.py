@@ -24,7 +24,8 @@ from ironlaw.questions.lessons.trials import NOT_TRIED, TRIED, Trial, Tried, try
 CLASSES = {"compute": "algorithm", "hbm": "machine", "network": "machine", "pipeline": "machine", "dispatch": "machine", "data": "data"}
 COMBINE = 3  # techniques combined by default
 ROOFS = (
-    Column("roof", "bound"), Column("dam", "class"), Column("share", "of the step", "%"), Column("at_best", "time without it", "%"),
+    Column("roof", "bound"), Column("dam", "class", on_page=False), Column("share", "of the step", "%"),
+    Column("at_best", "time without it", "%"),
     Column("techniques", "lowered by"),
 )  # fmt: skip
 MONEY = f"USD, energy and CO2e are of {TOKENS / 1e6:g} million tokens, at rated power"
@@ -91,7 +92,7 @@ def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mappin
     base, bound = tried.base, bound_of(tried)
     waiting = f", {units.show(base.waiting, 's')} of it waiting for data" if base.waiting else ""
     lines = [
-        f"{bound}-bound (D.A.M. class: {CLASSES[bound]}): a step takes {units.show(base.seconds, 's')}{waiting}, "
+        f"{bound}-bound: a step takes {units.show(base.seconds, 's')}{waiting}, "
         f"{units.show(base.device, 'B')} of {units.show(base.capacity, 'B')}",
         *(_say_gains(tried) if base.fits else _say_fits(tried, combined)),
     ]

@@ -22,7 +22,7 @@ from ironlaw.terms import Term, leaf, scalar
 
 ENERGY = (
     Column("basis", "power"), Column("node", "node", "W"), Column("network", "network", "W"), Column("pue", "PUE", "1"),
-    Column("energy", "energy", "J"), Column("carbon_t", "t CO2e", "1"), Column("household_months", "household months", "1"),
+    Column("energy", "energy", "J"), Column("carbon_t", "t CO2e", "1"), Column("household_months", "household months", "1", on_page=False),
     Column("note", "source"),
 )  # fmt: skip
 MEASURED_POWER = (Column("run", "run"), Column("gpus", "GPUs", "1"), Column("gpu_hours", "GPU-hours", "1"), Column("power", "power", "W"))

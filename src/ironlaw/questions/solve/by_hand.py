@@ -153,8 +153,8 @@ def count_parameters(workload: Workload) -> tuple[Term, str]:
         "parameters by 12 L H^2 + 2 V H", parameters.textbook_decoder, "1", num_hidden_layers=float(model.num_hidden_layers),
         hidden_size=float(model.hidden_size), vocab_size=float(model.vocab_size),
     )  # fmt: skip
-    counted = "" if workload.parameters == workload.counted else f" given, {workload.counted / 1e9:.4g} B counted"
-    return rule, f"parameters: {workload.parameters / 1e9:.4g} B{counted} (12 L H^2 + 2 V H: {scalar(rule) / 1e9:.4g} B)"
+    given = "" if workload.parameters == workload.counted else f"{workload.parameters / 1e9:.4g} B given, "
+    return rule, f"parameters: {given}rule of thumb {scalar(rule) / 1e9:.4g} B, exact {workload.counted / 1e9:.4g} B"
 
 
 def tabulate_states(workload: Workload, memory: HandMemory) -> Table:

@@ -155,7 +155,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
     else:
         headline += [row["why_not"] for row in rows[:1] if row["why_not"]]
     tables = [Table("rows", f"Runs on {values['on']}, each by estimate", filled_columns(ROWS, rows), rows)]
-    title = f"A sweep of {len(rows)} runs on {values['on']}"
+    title = f"{len(rows):,} run{'s' if len(rows) != 1 else ''} on {values['on']}"
     possible = any(row.get("legal", True) for row in rows)
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 

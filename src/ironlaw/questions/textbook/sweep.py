@@ -75,7 +75,7 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     if "rounding" not in values:
         assume(assumptions, "rounding of steps and accelerators", defaults.ROUNDING, "default")
     last = list({term.name: term for term in terms}.values())
-    title = f"A sweep of {len(rows)} runs on {values['on']} (simplified)"
+    title = f"{len(rows):,} run{'s' if len(rows) != 1 else ''} on {values['on']} (simplified)"
     return Answer(title, headline, tables, last, assumptions=assumptions, warnings=warnings, folders=folders)
 
 
