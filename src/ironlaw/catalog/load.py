@@ -8,17 +8,19 @@ overrides a package's, and both override ours.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ironlaw import files, units
+from ironlaw.catalog.hub_names import plain_names, quantised
 from ironlaw.catalog.packages import packages
 from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, READING, Source, Sourced, make_sourced
-from ironlaw.errors import CatalogError, InputError, QuestionError, UnitError, UnknownNameError, nearest_names, quote
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnitError, UnknownNameError, UnsupportedError, nearest_names, quote
 from ironlaw.files import is_there
 
 SHIPPED = Path(__file__).parent / "data"
@@ -147,18 +149,49 @@ def path_of(kind: str, name: str, folders: tuple[str, ...] = ()) -> Path:
 
 
 def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
-    """The file of a record: its name as it is spelled, in lower case with hyphens, or an alias of it."""
+    """The file of a record: its name as it is spelled, in lower case with hyphens, or an alias of it; else as ``other_name`` reads it."""
     folded = fold_name(name)
     for candidate in dict.fromkeys((str(name), folded, aliases(folders)[kind].get(folded, ""))):
         if path := _find_path(kind, candidate, folders):
             return path
+    if (other := other_name(kind, folded, folders)) and (path := _find_path(kind, other, folders)):
+        return path
     known = names(kind, folders)
+    if kind == "models" and (stripped := quantised(folded)):
+        base = other_name(kind, stripped[0], folders)
+        weights = "int8" if stripped[1] == 8 else "nf4"
+        hint = f"{base or stripped[0]} with --frozen-weights {weights} and --lora-rank{' (--qlora)' if weights == 'nf4' else ''}"
+        raise UnsupportedError(
+            f"{name}: a checkpoint with weights in {stripped[1]} bits, which are trained as frozen weights under adapters: write {hint},"
+            f" or {base or stripped[0]} alone for weights in 16 bits"
+        )
     raise UnknownNameError(
         SINGULAR[kind],
         str(name),
         known if kind not in CODED and nearest_names(str(name), known) else [*known, *aliases(folders)[kind]],
         more=f"ironlaw catalog list {kind}",
     )
+
+
+@cache
+def other_name(kind: str, folded: str, folders: tuple[str, ...]) -> str:
+    """The record that a folded spelling means: one whose name or alias differs in its separators alone; of models also as hubs write them.
+
+    Where records differ in separators alone, a spelling without them names none.
+    """
+    meant: dict[str, set[str]] = {}
+    for spelling, found in [*((one, one) for one in names(kind, folders)), *aliases(folders)[kind].items()]:
+        meant.setdefault(_squeezed(spelling), set()).add(found)
+    for candidate in (folded, *(plain_names(folded) if kind == "models" else ())):
+        found = meant.get(_squeezed(candidate), set())
+        if len(found) == 1:
+            return next(iter(found))
+    return ""
+
+
+def _squeezed(name: str) -> str:
+    """A spelling without what separates its words."""
+    return re.sub(r"[-\s_()]", "", name.lower())
 
 
 def record(kind: str, name: str, folders: tuple[str, ...] = ()) -> Any:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from ironlaw.catalog import load
-
-_CHECKPOINT = re.compile(r"-(base|chat|hf|instruct|it|preview|thinking|2\d(0[1-9]|1[0-2]))$")  # what was trained on top, or its month
 
 
 @cache
@@ -30,12 +27,12 @@ def spellings(text: str) -> list[str]:
 def find_name(kind: str, text: str, folders: tuple[str, ...] = (), beside: str = "") -> str:
     """The first spelling of a cell that names a record of ``kind``; empty if none does.
 
-    ``beside`` is what another column adds to the name, such as "80GB". A model's name is also tried without the suffix of a checkpoint.
+    ``beside`` is what another column adds to the name, such as "80GB". Then names are read as ``load.other_name`` reads them.
 
     >>> find_name("accelerators", "TPU v7x (Ironwood)"), find_name("accelerators", "A100", beside="40GB")
     ('TPU v7x', 'A100 40GB')
     >>> find_name("models", "Qwen3-30B-A3B-Thinking-2507"), find_name("models", "My own model")
-    ('qwen3-30b-a3b', '')
+    ('qwen-3-30b-a3b', '')
     """
     known = known_names(kind, folders)
     tried = spellings(text)
@@ -44,10 +41,7 @@ def find_name(kind: str, text: str, folders: tuple[str, ...] = (), beside: str =
     for name in tried:
         if load.fold_name(name) in known:
             return name
-    for name in tried if kind == "models" else ():
-        short, found = load.fold_name(name), 1
-        while found:
-            short, found = _CHECKPOINT.subn("", short)
-            if found and short in known:
-                return short
+    for name in tried:
+        if other := load.other_name(kind, load.fold_name(name), folders):
+            return other
     return ""

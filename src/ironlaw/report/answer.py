@@ -69,7 +69,7 @@ def _not_shown(answer: Answer, ink: Ink) -> Iterator[str]:
     columns = dict.fromkeys(c.title for t in answer.tables if t.rows and t.on_page for c in t.columns if not c.on_page)
     if tables or columns:
         words = [*(["tables " + ", ".join(tables)] if tables else []), *(["columns " + ", ".join(columns)] if columns else [])]
-        yield ink.dim(f"not shown: {'; '.join(words)} (--format md, csv:TABLE or json)")
+        yield ink.dim(f"not shown: {'; '.join(words)} (--format markdown, csv:TABLE or json)")
 
 
 def table_lines(table: Table, ink: Ink) -> Iterator[str]:

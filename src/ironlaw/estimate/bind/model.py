@@ -33,11 +33,12 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
         config = read.load_config(path)
         name = path.parent.resolve().name if path.name == "config.json" else path.stem
         return read.model_from_config(config, str(path), name)
-    if "/" in named and not load.aliases(folders)["models"].get(load.fold_name(named)):
-        raise InputError(f"{named}: no such file or folder (a model is a catalogue name, a config.json, or dimensions)")
     try:
         model = load.record("models", named, folders)
     except UnknownNameError:
+        if "/" in named:
+            where = "no such file or folder, and no model of the catalogue has this name"
+            raise InputError(f"{named}: {where} (a model is a catalogue name, owner/name, a config.json, or dimensions)") from None
         if listed := defaults.OPERATOR_LISTS.get(load.fold_name(named)):
             raise UnsupportedError(
                 f"{named} is no language model, so it has no estimate; its FLOPs, bytes, memory and least times:"
