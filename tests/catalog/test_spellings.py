@@ -13,7 +13,7 @@ MODELS = {
         "Llama 3 70B", "llama3:70b", "llama3-70b", "Llama3_70B", "LLAMA-3-70B", "Meta-Llama-3-70B", "Meta-Llama-3-70B-Instruct",
         "meta-llama/Meta-Llama-3-70B", "meta-llama/Meta-Llama-3-70B-Instruct", "llama3:70b-instruct", "llama370b",
     ),
-    "llama-3-8b": ("Llama 3 8B", "llama3:8b", "meta-llama/Meta-Llama-3-8B", "Meta-Llama-3-8B-Instruct", "llama3-8b", "Nous/Meta-Llama-3-8B"),
+    "llama-3-8b": ("Llama 3 8B", "llama3:8b", "meta-llama/Meta-Llama-3-8B", "Meta-Llama-3-8B-Instruct", "Nous/Meta-Llama-3-8B"),
     "llama-3.1-8b": ("meta-llama/Llama-3.1-8B-Instruct", "Meta-Llama-3.1-8B", "llama3.1:8b", "Llama 3.1 8B", "llama-3.1-8b-base"),
     "llama-3.1-70b": ("meta-llama/Llama-3.1-70B", "llama3.1:70b", "Llama-3.1-70B-Instruct", "llama_3.1_70b"),
     "llama-2-7b": ("meta-llama/Llama-2-7b-hf", "meta-llama/Llama-2-7b-chat-hf", "llama2:7b", "llama2:7b-chat", "Llama 2 7B", "llama2-7b"),
@@ -65,7 +65,7 @@ def test_a_spelling_is_found_by_questions_and_by_tables(kind, text, name):
     [
         ("TheBloke/Llama-2-13B-GPTQ", "llama-2-13b", "--qlora"), ("unsloth/llama-3-8b-bnb-4bit", "llama-3-8b", "--frozen-weights nf4"),
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", "qwen-2.5-7b", "--qlora"), ("llama3:70b-q4-k-m", "llama-3-70b", "--qlora"),
-        ("some/Llama-2-7B-int8", "llama-2-7b", "--frozen-weights int8"),
+        ("some/Llama-2-7B-int8", "llama-2-7b", "--frozen-weights fp8"),
     ],
 )  # fmt: skip
 def test_quantised_weights_are_named_not_dropped(text, base, option):

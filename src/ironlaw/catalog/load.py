@@ -159,7 +159,7 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
     known = names(kind, folders)
     if kind == "models" and (stripped := quantised(folded)):
         base = other_name(kind, stripped[0], folders)
-        weights = "int8" if stripped[1] == 8 else "nf4"
+        weights = "fp8" if stripped[1] == 8 else "nf4"
         hint = f"{base or stripped[0]} with --frozen-weights {weights} and --lora-rank{' (--qlora)' if weights == 'nf4' else ''}"
         raise UnsupportedError(
             f"{name}: a checkpoint with weights in {stripped[1]} bits, which are trained as frozen weights under adapters: write {hint},"
