@@ -180,8 +180,8 @@ def other_name(kind: str, folded: str, folders: tuple[str, ...]) -> str:
     Where records differ in separators alone, a spelling without them names none.
     """
     meant: dict[str, set[str]] = {}
-    for spelling, found in [*((one, one) for one in names(kind, folders)), *aliases(folders)[kind].items()]:
-        meant.setdefault(_squeezed(spelling), set()).add(found)
+    for spelling, name in [*((one, one) for one in names(kind, folders)), *aliases(folders)[kind].items()]:
+        meant.setdefault(_squeezed(spelling), set()).add(name)
     for candidate in (folded, *(plain_names(folded) if kind == "models" else ())):
         found = meant.get(_squeezed(candidate), set())
         if len(found) == 1:

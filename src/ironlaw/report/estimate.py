@@ -385,22 +385,22 @@ def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:
     yield ink.dim("  by roof: " + ", ".join(f"{k} {v:.1%}" for k, v in shares.items() if v and v >= _SMALLEST_SHARE))
 
 
-def time_lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0) -> Iterator[tuple[str, float, int, bool]]:
+def time_lines(tree: Term, at: int, factor: float = 1.0, depth: int = 0, every: bool = False) -> Iterator[tuple[str, float, int, bool]]:
     """(name, seconds of the whole step, depth, whether its parts follow) of the terms that have a line on the page.
 
-    Parts that are those of a neighbour listed before, such as the passes of a second kind of layer, are not listed again.
+    The passes of a second kind of layer that are those of a kind listed before are not listed again, unless ``every`` line is asked for.
     """
     listed: list[list[tuple[str, float]]] = []
     for part in tree.parts:
         seconds = number(part.value, at) * factor
         inside = part.parts if part.key == MICRO_BATCHES or (depth in (1, 2) and len(part.parts) > 3) else ()
         mix = [(inner.name, number(inner.value, at) * number(part.times, at) * factor / seconds) for inner in inside] if seconds else []
-        alike = isinstance(part.key, Kind) and any(_is_alike(mix, other) for other in listed)
+        alike = not every and isinstance(part.key, Kind) and any(_is_alike(mix, other) for other in listed)
         yield f"{part.name} (alike)" if alike else part.name, seconds, depth, bool(inside) and not alike
         if not alike:
             listed.append(mix)
             if inside:
-                yield from time_lines(part, at, factor * number(part.times, at), depth + 1)
+                yield from time_lines(part, at, factor * number(part.times, at), depth + 1, every)
 
 
 def _is_alike(mix: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:

@@ -30,7 +30,7 @@ def estimate_answer(estimate: Estimate, every_column: bool = True) -> Answer:
     step = number(group.step.tree.value, at)
     times = [
         {"part": name, "level": depth, "seconds": seconds, "share": seconds / step}
-        for name, seconds, depth in pages.time_lines(group.step.tree, at, number(group.step.tree.times, at))
+        for name, seconds, depth, _ in pages.time_lines(group.step.tree, at, number(group.step.tree.times, at), every=True)
     ]
     tree, capacity = group.memory.tree, group.memory.capacity
     held = [

@@ -243,8 +243,8 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     lines = row_warnings(group, 0)
     if better := cell.find_better_near(outcome):
         count, times = better
-        more = f"{count:,.0f} give {times - 1.0:.0%} more tokens/s for each of them"
-        lines.append(f"{gpus:,.0f} x {cell.hardware.name} has few usable divisors: {more}")
+        gain = f"{count:,.0f} give {times - 1.0:.0%} more tokens/s for each of them"
+        lines.append(f"{gpus:,.0f} x {cell.hardware.name} has few usable divisors: {gain}")
     return Candidate(
         **common, planned=_planned(outcome), trained=trained, run=run, network=network, storage=storage,
         terms=(*terms, *(term.named(f"{label} {term.name}") for term in more)), warnings=tuple(lines),

@@ -44,7 +44,7 @@ def tables(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[Tabl
         {"accelerator": c.hardware.name, "gpus": c.planned.gpus if c.planned else None, **line} for c in candidates for line in c.flags
     ]
     listed[1:] = [_own_cells(table) for table in listed[1:]]
-    return [*listed, Table("flags", "Launch flags of each plan", _FLAGS, flags, on_page=False)]
+    return [*listed, Table("flags", "Launch flags of each plan", _FLAGS, flags, on_page="framework" in values)]
 
 
 def _own_cells(table: Table) -> Table:
