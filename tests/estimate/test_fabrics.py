@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.catalog import load
 from ironlaw.errors import QuestionError, UnitError, ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -126,3 +127,24 @@ def test_the_plan_knows_of_pods():
     same = ironlaw.estimate("llama-3-8b", **job, oversubscription=64, framework=plan["framework"], **{name: plan[name] for name in axes})
     assert best[1] <= same.row()["step"]["seconds"] * (1.0 + 1e-9)
     assert json.dumps(found[1])
+
+
+def test_plain_ethernet_has_one_nic_a_node():
+    """Two DGX H100 with 10 Gb Ethernet: 1.25 GB/s for 8 accelerators, as --nic-bandwidth 0.15625GB/s of each; the page says so."""
+    asked = {"on": "h100-sxm", "gpus": 16, "zero": 3, "tp": 1, "pp": 1, "micro_batch_size": 1, "global_batch_size": 16, "seq_len": 2048,
+             "recompute": "full", "fabric": "ethernet-10"}  # fmt: skip
+    taken = ironlaw.estimate("llama-2-7b", **asked)
+    given = ironlaw.estimate("llama-2-7b", **asked, nic_bandwidth="0.15625GB/s")
+    assert float(taken.step_seconds[0]) == float(given.step_seconds[0])
+    noted = {item["name"]: item["value"] for item in taken.to_dict()["assumptions"]}
+    assert noted["NICs of the node"].startswith("1 NIC of 10 Gb/s for the 8 accelerators of a node")
+    assert "NICs of the node" not in {item["name"] for item in given.to_dict()["assumptions"]}
+
+
+def test_a_node_whose_usual_fabric_is_ethernet_keeps_its_nics():
+    """g4dn.metal has one NIC of 100 Gb/s for 8 T4 in its own record; a fabric of InfiniBand keeps the 8 NICs of a DGX."""
+    for name, node in (("t4", "g4dn.metal"), ("h100-sxm", "dgx-h100")):
+        cluster = cluster_of({"on": name, "node": node}, (), [])
+        assert cluster.node.nics.value == load.record("nodes", node).nics.value
+    assert cluster_of({"on": "h100-sxm", "fabric": "roce-100"}, (), []).node.nics.value == 8
+    assert cluster_of({"on": "h100-sxm", "fabric": "ethernet-100"}, (), []).node.nics.value == 1

@@ -105,6 +105,7 @@ class Fabric(Record):
     switch_power: Sourced | None = quantity("W", required=False)  # of one switch at most, with its transceivers
     oversubscription: Sourced | None = quantity("1", required=False)  # rate of a pod's NICs over that of the links that leave it
     pod_size: Sourced | None = quantity("1", required=False)  # accelerators of a pod, where the fabric is one that was built
+    nics_per_node: Sourced | None = quantity("1", required=False)  # of a node that usually has another fabric; absent: the node's NICs
     sharp: Sourced | None = quantity("1", required=False)  # version of SHARP, by which its switches add; absent: they do not
     rail_optimised: bool = False  # NICs of one position in all nodes share leaf switches
 

@@ -81,7 +81,7 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     accelerator = load.record("accelerators", asked.on, folders)
     node = load.record("nodes", asked.node or accelerator.usual_node, folders)
     fabric = load.record("fabrics", asked.fabric or node.usual_fabric, folders)
-    node = _given_links(node, asked)
+    node = _given_links(_nics_of(node, fabric, asked, assumptions), asked)
     for kind, record in (("accelerators", accelerator), ("nodes", node), ("fabrics", fabric)):
         note_override(kind, record.name, folders, assumptions)
     if asked.node is None:
@@ -192,6 +192,16 @@ def leaf_pod(node: Node, fabric: Fabric, rail_optimised: bool | None) -> Sourced
     size = max(ports * each * (node.nics.value if rails else 1.0), node.scale_up_size.value)
     leaves = f"leaves of {node.nics.value:g} rails" if rails else "one leaf"
     return Sourced(size, "1", f"{size:g}, below {leaves} with {ports:g} ports to NICs each", fabric.switch_radix.source)
+
+
+def _nics_of(node: Node, fabric: Fabric, asked: Asked, assumptions: Assumptions) -> Node:
+    """A node with the NICs that a fabric has where it is not the usual one: servers have one port of plain Ethernet, not one a GPU."""
+    if fabric.nics_per_node is None or fabric.name == node.usual_fabric or asked.nic_bandwidth is not None:
+        return node
+    count, nic = fabric.nics_per_node, fabric.nic_bandwidth
+    each = f"{count.value:g} NIC{'s' if count.value > 1 else ''} of {nic.text} for the {node.accelerators.value:g} accelerators of a node"
+    assume(assumptions, "NICs of the node", f"{each}; --nic-bandwidth gives another rate, of each accelerator", "default")
+    return node.replace(nics=count, nic_bandwidth=None)
 
 
 def _given_links(node: Node, asked: Asked) -> Node:
