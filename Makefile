@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate test test-all lint types test-quick test-slow test-torch numbers bench bench-check bench-rivals docs schemas same-answers clean
+.PHONY: estimate test test-all lint types test-quick test-oldest test-slow test-torch numbers bench bench-check bench-rivals docs schemas same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
@@ -30,6 +30,20 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 test-quick: $(VENV)/dev $(VENV)/installed
 	$(PYTEST) -m "not slow"
+
+# Quick tests of what dependencies do, with the lowest versions that pyproject.toml allows; about two minutes on two cores.
+OLDEST := $(VENV)-oldest
+test-oldest: $(OLDEST)/installed
+	PYTHONPATH=src $(OLDEST)/bin/python -m pytest -n auto --dist worksteal -m "not slow" $(OLDEST_TESTS)
+
+OLDEST_TESTS := tests/test_dependencies.py tests/test_files.py tests/test_units.py tests/catalog/test_folders.py tests/catalog/test_packages.py \
+	tests/cli/test_commands.py tests/cli/test_completion.py tests/cli/test_forms_of_answers.py tests/cli/test_help.py \
+	tests/cli/test_random_words.py tests/cli/test_refusals.py tests/interface/test_answers.py tests/question tests/report
+
+$(OLDEST)/installed: pyproject.toml requirements/oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/oldest.txt pytest pytest-xdist hypothesis
+	touch $@
 
 # The tests marked slow, and the tests of properties once more, on newly drawn examples.
 test-slow: $(VENV)/dev $(VENV)/installed
@@ -89,4 +103,4 @@ $(VENV)-rivals/installed: requirements/rivals.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-rivals build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-rivals $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

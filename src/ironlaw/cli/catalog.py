@@ -19,7 +19,7 @@ from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.question.options import OPTIONS
 
 
-@click.group("catalog")
+@click.group("catalog", no_args_is_help=False)
 @click.option("--catalog", multiple=True, metavar="DIR", help="folder of your records, which override the shipped ones")
 @click.pass_context
 def command(ctx: click.Context, catalog: tuple[str, ...]) -> None:

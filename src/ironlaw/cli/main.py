@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         return report_error(str(error), error.exit_status)
     except click.UsageError as error:
         group = error.ctx.command if error.ctx else None
-        if isinstance(group, click.Group) and error.ctx and error.message == error.ctx.get_help():  # a verb that needs an action came alone
+        if isinstance(group, click.Group) and error.ctx and error.message.startswith("Missing command"):  # a verb without its action
             actions = ", ".join(group.list_commands(error.ctx))
             return report_error(f"{error.ctx.command_path} needs an action: {actions}; see {error.ctx.command_path} --help", 2)
         return report_error(error.format_message(), 2)

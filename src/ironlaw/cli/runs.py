@@ -26,7 +26,7 @@ RUN is an id, the start of an id, a label (the newest run with it) or `latest`.
 """
 
 
-@click.group("runs", epilog=_EXAMPLES)
+@click.group("runs", epilog=_EXAMPLES, no_args_is_help=False)
 def command() -> None:
     """Store measured runs on this machine: list, show, compare, gate."""
 
