@@ -54,11 +54,13 @@ class UnknownNameError(QuestionError):
 
     code = "unknown-name"
 
-    def __init__(self, what: str, name: str, known: Iterable[str], where: str = "", more: str = "") -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str], where: str = "", more: str = "", instead: str = "") -> None:
         known = sorted(set(known))
         self.nearest = nearest_names(name, known)
         if self.nearest:
             hint = f"; nearest: {', '.join(self.nearest)}"
+        elif instead:  # of a list that says more than its first names
+            hint = f"; {instead} ({more})"
         else:
             hint = f"; known: {', '.join(known[:12])}" + (f" and {len(known) - 12} more" if len(known) > 12 else "")
             hint += f" ({more})" if more else ""

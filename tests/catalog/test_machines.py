@@ -179,3 +179,18 @@ def test_the_newest_price_of_a_cloud_is_that_of_its_list():
     assert by_name["a3-highgpu-8g"]["usd_per_hour"] == pytest.approx(11.06)
     assert by_name["Standard_NC40ads_H100_v5"]["usd_per_hour"] == pytest.approx(6.98)
     assert by_name["gpu_8x_h100_sxm5"]["missing"].startswith("InfiniBand")
+
+
+@pytest.mark.parametrize("typed", ["ascend-910b", "m3-ultra", "wse-3"])
+def test_a_name_that_is_like_none_gets_the_makers(typed):
+    """All five makers, each with at most three records, and no list of aliases in alphabetical order."""
+    with pytest.raises(UnknownNameError) as raised:
+        load.record("accelerators", typed)
+    message = str(raised.value)
+    makers = message.partition("by maker: ")[2].partition(" (ironlaw")[0].split("; ")
+    assert {maker.split(" ")[0] for maker in makers} == {"AMD", "AWS", "Google", "Intel", "NVIDIA"}
+    for maker in makers:
+        listed = maker.split(" ", 1)[1].split(", ")
+        assert 1 <= len(listed) <= 3
+        assert all(load.record("accelerators", name).vendor == maker.split(" ")[0] for name in listed)
+    assert "3080ti" not in message

@@ -51,6 +51,7 @@ SINGULAR = {
     "objectives": "objective",
 }
 CODED = ("nodes",)  # kinds whose other names people type as they are printed elsewhere: instance types of clouds
+SHOWN = 3  # accelerators of a maker that a refusal names
 _MAX_FILE = 2_000_000  # bytes
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
 _OF_PLAIN = {"tuple[str, ...]": (list, str), "tuple[int, ...]": (list, int), "dict[str, str]": (dict, str)}
@@ -170,7 +171,23 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
         str(name),
         known if kind not in CODED and nearest_names(str(name), known) else [*known, *aliases(folders)[kind]],
         more=f"ironlaw catalog list {kind}",
+        instead=_by_maker(str(name), folders) if kind == "accelerators" else "",
     )
+
+
+def _by_maker(name: str, folders: tuple[str, ...]) -> str:
+    """The accelerators of every maker, those first whose letters come nearest to a name."""
+    from difflib import SequenceMatcher
+
+    makers: dict[str, list[str]] = {}
+    for known in names("accelerators", folders):
+        makers.setdefault(record("accelerators", known, folders).vendor, []).append(known)
+
+    def alike(known: str) -> float:
+        return SequenceMatcher(None, fold_name(name), known).ratio()
+
+    listed = sorted(makers, key=lambda maker: -max(alike(known) for known in makers[maker]))
+    return "by maker: " + "; ".join(f"{maker} {', '.join(sorted(makers[maker], key=alike, reverse=True)[:SHOWN])}" for maker in listed)
 
 
 @cache
