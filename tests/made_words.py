@@ -30,7 +30,7 @@ BY_NAME = {
     "fp8_scaling": ("current", "delayed"),
     "gradient_dtype": ("fp32", "bf16"),
     "weights_dtype": ("fp32", "bf16"),
-    "frozen_weights": ("fp8", "nf4", "gptq"),
+    "frozen_weights": ("fp8", "nf4", "gptq", "int8"),
     "attention_precision": defaults.ATTENTION_PRECISIONS,
     "dispatch_precision": defaults.DISPATCH_PRECISIONS,
     "moe_dispatcher": defaults.DISPATCHERS,

@@ -95,6 +95,8 @@ class Plan(Frozen):
     # layers of the first and the last pipeline stage; below 0: split evenly
     first_stage_layers: Any = BY_RULE
     last_stage_layers: Any = BY_RULE
+    offload_parameters: Any = 0.0  # weights and gradients, with the optimizer
+    offload_nvme: Any = 0.0  # states of the optimizer, on NVMe of the host
     recompute_segment: Any = 1.0  # of the layers recomputed in full: neighbours that share one checkpoint
 
     @property

@@ -343,3 +343,13 @@ def test_pages_that_find_room_cost_nothing():
     assert "pages of the optimizer" not in " ".join(paged["warnings"])
     # by hand: the step differs by the moments alone, which adamw stores in 2 bytes beside 2-byte weights
     assert paged["step"]["seconds"] > plain["step"]["seconds"]
+
+
+def test_frozen_weights_in_eight_bits_take_a_byte():
+    """By hand: weights of the layers in 1 byte of 2; embedding and output layer keep 2."""
+    adapters = {**ONE_7B, "framework": "huggingface", "lora_rank": 8}
+    sizes = [ironlaw.estimate(**adapters, **more).groups[0] for more in ({}, {"frozen_weights": "int8"}, {"frozen_weights": "nf4"})]
+    wide, eight, _ = (float(np.ravel(group.memory.tree["weights"].value)[0]) for group in sizes)
+    assert wide - eight == 32 * 202_383_360
+    times = [float(np.ravel(group.step.tree.value)[0]) for group in sizes]
+    assert times[0] < times[1]  # unpacked before every product

@@ -72,6 +72,7 @@ class Node(Record):
     host_time_ratio: Sourced | None = quantity("1", required=False)  # time to launch an operator, over that in the framework's record
     host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the server: channels times their rate
     host_memory_capacity: Sourced | None = quantity("B", required=False)  # of the server
+    nvme_bandwidth: Sourced | None = quantity("B/s", required=False)  # of all drives of the server, one direction
     accelerators_per_host_link: Sourced | None = quantity("1", required=False)  # that share one link to the host; absent: one
 
 
@@ -291,6 +292,7 @@ class Framework(Record):
     weights_dtypes: tuple[str, ...] = ()  # types in which it can load and update weights: fp32, bf16; empty: as the record says alone
     can: Can | None = optional_record(Can)  # what it can run; absent: not known, so anything
     fused_projections: bool = True  # q, k and v are one matrix, gate and up another; an adapter covers the whole matrix
+    fused_host_optimizer: bool = False  # the update in the host is one kernel; else the operations of the device's, one after the other
     offload_gradients_early: bool = False  # gradients are copied to the host during the last backward pass, not after it
     parameter_bytes: Sourced | None = quantity("B", required=False)  # stored weights; absent: as the precision says
     frozen_bytes: Sourced | None = quantity("B", required=False)  # stored weights beside adapters; absent: as the precision says
@@ -492,6 +494,7 @@ class Systems(Record):
     step_overhead: Sourced = quantity("s")  # per step, outside all operators
     scale_loss: Sourced = quantity("1")  # share of the step lost with each doubling of domains
     host_memory_bandwidth: Sourced = quantity("B/s")  # of a server whose record has none
+    nvme_bandwidth: Sourced = quantity("B/s")  # of a server whose record has none
     host_bandwidth_fraction: Sourced = quantity("1")  # share of host memory bandwidth that a host optimizer reaches
     idle_power_fraction: Sourced = quantity("1")
     voltage_floor: Sourced | None = quantity("1", required=False)  # clock over that at full power below which the voltage stays; absent: 0

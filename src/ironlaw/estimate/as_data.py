@@ -17,7 +17,7 @@ from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, pl
 from ironlaw.estimate.slices import slice_of, wraps, written
 from ironlaw.job import Job
 from ironlaw.plan import Plan
-from ironlaw.question.defaults import CERTAINTY
+from ironlaw.question.defaults import CERTAINTY, OFFLOADS
 from ironlaw.terms import Term, plain
 
 if TYPE_CHECKING:
@@ -421,8 +421,7 @@ def plan_data(group: Group, at: int) -> dict[str, Any]:
         )
         if number(column, at)
     ]
-    data["offload"] = [name for name, column in (("activations", plan.offload_activations), ("optimizer", plan.offload_optimizer))
-                       if number(column, at)]  # fmt: skip
+    data["offload"] = [name for name in sorted(OFFLOADS) if number(getattr(plan, f"offload_{name}"), at)]
     if job.layers_per_stage:
         data["layers_per_stage"] = list(job.layers_per_stage)
     elif np.broadcast_to(np.maximum(plan.first_stage_layers, plan.last_stage_layers), (plan.rows,))[at] >= 0.0:

@@ -20,7 +20,13 @@ from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS, WEIGHTS_DTYPES
 
 # what is moved to the host, the least first: the first that fits is offered
-OFFLOADED = (frozenset({"optimizer"}), frozenset({"activations"}), frozenset({"optimizer", "activations"}))
+OFFLOADED = tuple(
+    frozenset(names)
+    for names in (
+        ("optimizer",), ("activations",), ("optimizer", "activations"), ("optimizer", "parameters"),
+        ("optimizer", "parameters", "activations"),
+    )
+)  # fmt: skip
 SLOWER = 1.05  # times as long: a smaller difference has no words
 
 

@@ -74,6 +74,8 @@ def legality(job: Job, plan: Plan, known: Collection[str] | None = None) -> dict
         "interleaving_groups_whole": ((plan.vpp == 1) | _groups_whole(job, plan)),
         "micro_batches_pair": overlapped_experts.may_pair(job, plan),
         "zero_has_shards": ((plan.zero > 0) | (plan.dp_shard == 1)),
+        "parameters_sharded": (plan.offload_parameters == 0) | (plan.zero == 3) | (plan.dp * plan.cp == 1),
+        "host_has_optimizer": np.maximum(plan.offload_parameters, plan.offload_nvme) <= plan.offload_optimizer,
         "teacher_follows": teachable,
         "stack_can": can_run(job, plan, known),
     }
@@ -104,6 +106,8 @@ RULES = {
     "micro_batches_pair": "overlap ep needs the conditions under which Megatron Core pairs micro-batches: ep > 1, vpp > 1 with a pipeline, "
     "no layer or expert recomputed in full, at most one multi-token-prediction layer, a two-byte model",
     "zero_has_shards": "zero 0 shards nothing, so dp_shard is 1",
+    "parameters_sharded": "parameters in the host need zero 3, or one data-parallel rank",
+    "host_has_optimizer": "parameters in the host, or states on NVMe, need the optimizer in the host",
     "teacher_follows": "the teacher can run on the ranks of the plan: tp divides its heads, it has a layer for every stage, ep divides its"
     " experts",
     "stack_can": "the framework has what the plan uses: its record's table `can`, printed by `ironlaw catalog show FRAMEWORK`",
@@ -142,6 +146,8 @@ _BROKEN = {
     " there are {num_microbatches:g}",
     "micro_batches_pair": "{missing}",
     "zero_has_shards": "zero 0 shards nothing, dp_shard is {dp_shard:g}: give zero 1 or more, or dp_replicate",
+    "parameters_sharded": "--offload parameters gathers weights from the host layer by layer, which needs zero 3; zero is {zero:g}",
+    "host_has_optimizer": "the optimizer updates parameters in the host, and states on NVMe, there: offload optimizer too",
     "stack_can": "{lacking}",
     "teacher_follows": "the teacher {job.teacher.name} cannot run with tp {tp:g}, pp {pp:g}, ep {ep:g}: its heads, layers or experts do not"
     " divide",

@@ -222,10 +222,13 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     later = backward.value + again.value
     beside = forward.value + inside + ringing.forward, later + (pass_count - 1.0) * inside + ringing.backward
     sharded = fully_sharded(job, cluster, plan, kind, *beside)
-    offloaded = offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, later)
+    offloaded = [
+        *offloading.activation_traffic(job, cluster, plan, s, kind, first, forward.value, later),
+        *offloading.parameter_traffic(job, cluster, plan, kind, forward.value, later),
+    ]
     waits = fold([exposed_tp, *ring, *routed, sharded, *offloaded])  # while the device waits for data the host launches on
     ahead = (fold([exposed_tp, *ring, *routed]) - ringing.forward - ringing.backward) / pass_count  # of these, in the forward pass
-    ahead = ahead + ringing.forward + fold([sharded.parts[0], *offloaded[:1]])
+    ahead = ahead + ringing.forward + fold([sharded.parts[0], *offloaded[::2]])
     started = tensor.launched(job, plan, kind, forward), sharding.launched(plan, kind)
     host = host_dispatch(
         job, cluster, plan, kind, forward.value + ahead, device + waits, tuple(sum(one) for one in zip(*started, strict=True))

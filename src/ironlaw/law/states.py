@@ -214,6 +214,26 @@ def host_update(parameters, accelerators, bytes_per_parameter, bandwidth, bandwi
     return inside(time, parameters >= 0, accelerators > 0, bytes_per_parameter >= 0, bandwidth > 0, bandwidth_fraction > 0)
 
 
+def drive_time(parameters, accelerators, bytes_per_parameter, bandwidth):
+    """Time to read and write states on drives: ``2 parameters accelerators bytes_per_parameter / bandwidth``.
+
+    Parameters
+        parameters [1]: parameters whose states one accelerator holds there, >= 0
+        accelerators [1]: accelerators that share the drives, > 0
+        bytes_per_parameter [B]: bytes of the states of one, >= 0
+        bandwidth [B/s]: of all drives in one direction, > 0
+    Returns [s]: time
+    Source: Rajbhandari et al., ZeRO-Infinity, SC 2021, sections 3 and 5 (states are read from NVMe, updated in the host, written back),
+        https://arxiv.org/abs/2104.07857
+    Leaves out: reading beside writing, gradients on the drives, wear
+
+    >>> float(drive_time(1e9, 16, 12, 24e9))  # 16 billion parameters on a host with 24 GB/s
+    16.0
+    """
+    time = ratio(2.0 * parameters * accelerators * bytes_per_parameter, 1.0 * bandwidth)
+    return inside(time, parameters >= 0, accelerators > 0, bytes_per_parameter >= 0, bandwidth > 0)
+
+
 def without_room(size, room):
     """Bytes of pages that stay in the host: ``max(size - room, 0)``.
 

@@ -29,7 +29,8 @@ WHOLE_PACKINGS = PACKINGS[:2]  # packs of whole documents
 BALANCES = ("none", "sorted", "flops")  # how sequences are dealt to ranks
 IN_NETWORK_REDUCTIONS = ("on", "off", "nvls", "sharp")
 OVERLAPS = ("grad-reduce", "param-gather", "tp", "pp", "ep")
-OFFLOADS = ("optimizer", "activations")
+OFFLOADS = ("optimizer", "activations", "parameters", "nvme")
+OFFLOADS_WITH = {"parameters": "optimizer", "nvme": "optimizer"}  # what moves with it
 WEIGHTS_DTYPES = {"fp32": 4.0, "bf16": 2.0}  # of weights as they are loaded and updated: bytes
 ROUNDINGS = ("up", "down", "exact")  # of the steps of a run
 # networks that are no language models: spellings of the lists of operators in questions/roofline/lists

@@ -463,7 +463,14 @@ OPTIONS: dict[str, Option] = {
         "NAME",
     ),
     # --- offloading
-    "offload": Option(offload, f"move to host memory: {_names(defaults.OFFLOADS)}; none (default: none)", "LIST", column=True, names=True),
+    "offload": Option(
+        offload,
+        "move to host memory: optimizer, activations, parameters (and gradients and optimizer: FSDP cpu_offload, ZeRO-3 offload_param);"
+        " nvme: optimizer states on NVMe; none (default: none)",
+        "LIST",
+        column=True,
+        names=True,
+    ),
     "offload_layers": Option(whole, "layers per stage that offload activations (default: all)", "N"),
     "offload_fraction": Option(
         share, f"share of optimizer states that --offload optimizer moves (default: {defaults.OFFLOAD_FRACTION:g})", "X"
@@ -486,8 +493,8 @@ OPTIONS: dict[str, Option] = {
         "LIST",
     ),
     "frozen_weights": Option(
-        one_of(("fp8", "nf4", "gptq", "mxfp4")),
-        "format of frozen weights with LoRA: fp8; nf4, gptq, mxfp4 (4 bits) (default: as trained weights)",
+        one_of(("fp8", "nf4", "gptq", "mxfp4", "int8")),
+        "format of frozen weights with LoRA: fp8; nf4, gptq, mxfp4 (4 bits); int8 (default: as trained weights)",
         "NAME",
     ),
     "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),

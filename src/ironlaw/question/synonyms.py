@@ -81,6 +81,10 @@ _TWO_BATCHES = (
 )
 _STEPS = "write --tokens: the steps times the sequences of a batch times --seq-len"
 _FOUR_BITS = "write --frozen-weights nf4 with --lora-rank, or --qlora"
+_HOST = (
+    "write --offload parameters (weights, gradients and optimizer: FSDP's cpu_offload), --offload optimizer (its states alone: DeepSpeed's"
+    " offload_optimizer), or --offload activations"
+)
 ANSWERS: dict[str, str] = {  # names without an exact meaning here: what to write
     "batch_size": _TWO_BATCHES,
     "batch": _TWO_BATCHES,
@@ -89,12 +93,16 @@ ANSWERS: dict[str, str] = {  # names without an exact meaning here: what to writ
     **dict.fromkeys(("gpus_per_node", "nproc_per_node"), "is a value of the node record: write --node NAME, and --gpus for the total"),
     "fsdp": "write --framework fsdp, and --zero 3 (full shard) or --zero 2 (shard grad op)",
     "deepspeed": "write --framework deepspeed, and --zero 0, 1, 2 or 3",
-    "cpu_offload": "write --offload optimizer, or --offload activations",
+    **dict.fromkeys(("cpu_offload", "fsdp_cpu_offload", "offload_params", "fsdp_offload_params"), _HOST),
+    "offload_param": "write --offload parameters: with ZeRO-3 weights, gradients and the optimizer are in the host",
+    "offload_optimizer": "write --offload optimizer",
+    "offload_activations": "write --offload activations",
     "recompute_granularity": "write --recompute: none, selective[:OPERATORS], full, every:K or share:F",
     "num_layers_per_virtual_pipeline_stage": "write --vpp, the model chunks of a pipeline rank: its layers over this number",
     "compile": "is a part of the framework: torchtitan-compile, torchtune-compile; ironlaw catalog list frameworks",
     "torch_compile": "is a part of the framework: torchtitan-compile, torchtune-compile; ironlaw catalog list frameworks",
     "load_in_4bit": _FOUR_BITS,
+    "load_in_8bit": "write --frozen-weights int8 with --lora-rank",
     "quantization": _FOUR_BITS,
     **dict.fromkeys(("steps", "max_steps", "train_iters", "train_steps", "num_steps"), _STEPS),
     "epochs": "write --tokens, the tokens of the data set times the epochs",

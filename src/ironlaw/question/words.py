@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnitError, UnknownNameError, ValueRangeError
-from ironlaw.question.defaults import OFFLOADS, OVERLAPS
+from ironlaw.question.defaults import OFFLOADS, OFFLOADS_WITH, OVERLAPS
 
 _BINARY_LENGTH = re.compile(r"([1-9][0-9]*)\s*([kKM])")
 
@@ -154,9 +154,9 @@ def adapter_targets(value: Any, flag: str) -> str:
 
 
 def offload(value: Any, flag: str) -> frozenset[str]:
-    """Read a comma list of tensors that are stored in host memory; none."""
+    """Read a comma list of tensors that are stored in host memory; none. Parameters, and states on NVMe, bring the optimizer."""
     names = _distinct_names(value, flag) - {"none"}
     for name in names:
         if name not in OFFLOADS:
             raise UnknownNameError(flag, name, [*OFFLOADS, "none"])
-    return frozenset(names)
+    return frozenset({*names, *(OFFLOADS_WITH[name] for name in names if name in OFFLOADS_WITH)})

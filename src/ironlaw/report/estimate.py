@@ -359,8 +359,16 @@ def plan_line(plan: dict[str, Any]) -> str:
     return (
         f"plan: {mesh_words(plan)}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
         f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
-        f" {plan['precision']}, {plan['optimizer']}{' in HOST MEMORY' if 'optimizer' in plan['offload'] else ''}, {plan['framework']}"
+        f" {plan['precision']}, {plan['optimizer']}{_host_words(plan['offload'])}, {plan['framework']}"
     )
+
+
+def _host_words(offload: Sequence[str]) -> str:
+    """Where states and weights are that are not on the device."""
+    if "optimizer" not in offload:
+        return ""
+    where = " on NVMe" if "nvme" in offload else " in HOST MEMORY"
+    return where + (", weights in HOST MEMORY" if "parameters" in offload else "")
 
 
 def breakdown(group: Group, at: int, ink: Ink) -> Iterator[str]:

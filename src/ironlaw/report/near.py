@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Any
 
 from ironlaw import units
+from ironlaw.question.defaults import OFFLOADS
 from ironlaw.report.estimate import mesh_words, stage_layers_words
 from ironlaw.report.terminal import Ink, dollars, variant_words
 
@@ -53,7 +54,7 @@ def _near_row(row: dict[str, Any], capacity: float) -> str:
     step, used = units.show(row["step_seconds"], "s"), row["device_bytes"] / capacity
     likely = "-" if row["faster_probability"] is None else f"{row['faster_probability']:.0%}"
     text = f"     {axes} {p['recompute']:<10} {step:>8} {row['longer']:>+6.1%} {used:>7.1%} {likely:>7}"
-    offload = ",".join(name for name in ("optimizer", "activations") if p[f"offload_{name}"])
+    offload = ",".join(name for name in OFFLOADS if p[f"offload_{name}"])
     variant = variant_words(row["variant"], p["cp"])
     return " ".join([text, *variant, *([f"offload {offload}"] if offload else [])]) + stage_layers_words(p)
 

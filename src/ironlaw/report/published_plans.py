@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ironlaw.question.defaults import OFFLOADS
 from ironlaw.report.terminal import markdown_table
 
 _AXES = (("tp", "tp"), ("pp", "pp"), ("vpp", "vpp"), ("cp", "cp"), ("ep", "ep"))
@@ -24,7 +25,7 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     words.append(f"ZeRO {plan.get('zero', 0.0):g}")
     words.append(f"micro-batch {plan['micro_batch_size']:g}")
     words.append(f"recompute {plan['recompute']}")
-    offloaded = plan.get("offload") or [name for name in ("optimizer", "activations") if plan.get(f"offload_{name}")]
+    offloaded = plan.get("offload") or [name for name in OFFLOADS if plan.get(f"offload_{name}")]
     return ", ".join([*words, *(f"{name} in host memory" for name in sorted(offloaded))])
 
 

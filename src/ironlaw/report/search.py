@@ -7,7 +7,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate.rules import RULES
-from ironlaw.question.defaults import LONG_SEQUENCE
+from ironlaw.question.defaults import LONG_SEQUENCE, OFFLOADS
 from ironlaw.report.estimate import (
     band_words,
     mesh_words,
@@ -157,7 +157,7 @@ def run_line(run: dict[str, Any]) -> str:
 
 
 def _offloaded(plan: dict[str, Any]) -> str:
-    names = [name for name in ("optimizer", "activations") if plan["options"][f"offload_{name}"]]
+    names = [name for name in OFFLOADS if plan["options"][f"offload_{name}"]]
     return f", offload {','.join(names)}" if names else ""
 
 

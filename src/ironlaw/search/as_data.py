@@ -13,6 +13,7 @@ from ironlaw.estimate.bands import step_band, told_apart
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.question.asked import SCALARS
+from ironlaw.question.defaults import OFFLOADS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
@@ -190,7 +191,7 @@ def plan_table(data: dict[str, Any]) -> list[dict[str, Any]]:
                                           "micro_batch_size", "seq_len", "tp", "pp", "cp", "vpp", "ep", "etp", "dp_replicate", "dp_shard",
                                           "zero", "recompute", "sp", "schedule")},
             "overlap": ",".join(p["overlap"]) or "none",
-            "offload": ",".join(n for n in ("optimizer", "activations") if plan["options"][f"offload_{n}"]) or "none",
+            "offload": ",".join(n for n in OFFLOADS if plan["options"][f"offload_{n}"]) or "none",
             "step_seconds": plan["step"]["seconds"],
             "tokens_per_second": plan["throughput"]["tokens_per_second"],
             "tokens_per_second_per_gpu": plan["throughput"]["tokens_per_second_per_gpu"],

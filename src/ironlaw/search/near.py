@@ -12,13 +12,14 @@ from ironlaw.estimate.bands import difference_width, likely_fastest
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.space import CHOICES, ENDS, SWITCHES
-from ironlaw.question.defaults import NEAR, NEAR_PLANS
+from ironlaw.plan import flags
+from ironlaw.question.defaults import NEAR, NEAR_PLANS, OFFLOADS
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import meets_limits
 
 # axes that decide how different two plans are to who runs them, beside those of the setting's variant
-LAYOUT = ("tp", "pp", "cp", "ep", "etp", "micro_batch_size", "zero", "recompute", "offload_optimizer", "offload_activations")
+LAYOUT = ("tp", "pp", "cp", "ep", "etp", "micro_batch_size", "zero", "recompute", *flags("offload", OFFLOADS, ()))
 HELD = (*LAYOUT, "vpp")  # of the best plan where one axis is moved alone; the others follow or are chosen anew
 SHOWN = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "micro_batch_size", *CHOICES)
 

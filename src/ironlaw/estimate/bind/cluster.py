@@ -93,6 +93,11 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     systems = load.record("systems", "default", folders)
     if any(row.offload for row in asked.rows):
         bind_host("--offload", accelerator, node, systems, assumptions)
+    if any("nvme" in (row.offload or ()) for row in asked.rows):
+        drives = node.nvme_bandwidth
+        text = f"{systems.nvme_bandwidth.text}, of a DGX-2: the catalogue has none of {node.name}" if drives is None else drives.text
+        assume(assumptions, "NVMe bandwidth", text, "default")
+        assume(assumptions, "NVMe capacity", "not checked", "default")
     reference = load.record("accelerators", calibration.device, folders)
     if reference.name != accelerator.name:
         assume(assumptions, "kernel constants", f"those of {reference.name}: no operators of {accelerator.name} were measured", "default")

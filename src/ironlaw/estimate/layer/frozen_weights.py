@@ -1,4 +1,4 @@
-"""Frozen weights beside adapters: stored in the type they are multiplied in, in fp8, or in four bits that every use unpacks."""
+"""Frozen weights beside adapters: stored in the type they are multiplied in, in fp8, or in four or eight bits that every use unpacks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ironlaw.terms import Term
 # bytes of a weight with its scales: fp8 has one a tensor; nf4 one byte for 64 weights and four for 256 of those bytes
 # (Dettmers et al., QLoRA, NeurIPS 2023, sections 3 and appendix A, https://arxiv.org/abs/2305.14314: double quantisation); gptq a scale
 # of two bytes and a zero of four bits for 128 weights (AutoGPTQ, qlinear: scales and qzeros by group, https://github.com/AutoGPTQ/AutoGPTQ);
-# mxfp4 a scale of a byte for 32 (OCP Microscaling Formats 1.0)
-STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0, "mxfp4": 0.5 + 1.0 / 32.0}
-FOUR_BITS = ("nf4", "gptq", "mxfp4")  # unpacked to 16 bits before each product
+# mxfp4 a scale of a byte for 32 (OCP Microscaling Formats 1.0); int8 one scale a row (Dettmers et al., LLM.int8(), NeurIPS 2022,
+# https://arxiv.org/abs/2208.07339)
+STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0, "mxfp4": 0.5 + 1.0 / 32.0, "int8": 1.0}
+PACKED = ("nf4", "gptq", "mxfp4", "int8")  # unpacked to 16 bits before each product
 BITSANDBYTES = "nf4"  # the format that this library packs 16-bit weights to as they are loaded; others are read packed
 ONE_LAYOUT = ("hopper", "ada")  # their fp8 products read both operands along the sum, so the backward pass needs weights transposed
 
@@ -34,15 +35,15 @@ def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
         raise QuestionError(f"--frozen-weights {stored}: the format applies to weights that adapters leave frozen; give --lora-rank")
     if stored == "fp8" and precision.known_as != "fp8":
         raise QuestionError(f"--frozen-weights fp8: products read the stored fp8 weights; give --precision fp8, not {precision.name}")
-    if stored in FOUR_BITS and precision.narrow:
+    if stored in PACKED and precision.narrow:
         raise QuestionError(
             f"--frozen-weights {stored}: products read weights unpacked to 16 bits; give --precision bf16 or fp16, not {precision.name}"
         )
 
 
 def packed(job: Job) -> bool:
-    """True where frozen weights have four bits, which every product unpacks to 16."""
-    return job.frozen_weights in FOUR_BITS
+    """True where frozen weights have four or eight bits, which every product unpacks to 16."""
+    return job.frozen_weights in PACKED
 
 
 def unpacked_bytes(job: Job) -> float:
@@ -71,8 +72,8 @@ def weights(job: Job, plan: Plan, s: Shapes, kind: Kind) -> Any:
 
 
 def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
-    """Time to unpack four-bit weights to 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit; AutoGPTQ's
-    kernels of training do the same)."""
+    """Time to unpack weights to 16 bits before each product, forward and again backward (bitsandbytes, MatMul4Bit; AutoGPTQ's kernels of
+    training do the same). Left out: LLM.int8()'s forward products in int8, with columns of outliers apart."""
     if not packed(job):
         return []
     size = stored_bytes(job) + job.precision.parameter_bytes

@@ -20,11 +20,11 @@ from ironlaw.terms import Term, leaf
 
 
 def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
-    """ZeRO-3 buffers: whole weights of two units (in use, prefetched) and whole gradients of one.
+    """Buffers of ZeRO-3 and of weights in the host: whole weights of two units (in use, prefetched) and whole gradients of one.
 
     A unit is a layer, a matrix, or the embedding, whichever is largest.
     """
-    gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1), 1.0, 0.0)
+    gathered = np.where((plan.zero == 3) & (plan.shard_ranks > 1) | (plan.offload_parameters > 0), 1.0, 0.0)
     if not np.any(gathered):
         return leaf("gather buffers", share_of, "B", size=0.0, fraction=gathered)
     wide = job.precision.parameter_bytes

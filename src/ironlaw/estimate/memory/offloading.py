@@ -10,12 +10,15 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError
+from ironlaw.estimate.layer.counts import common_parameters, routed_parameters, stage_common, stage_routed
+from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.kinds import Kind, layers_of
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.estimate.layer.updates import mean_at, mean_of
 from ironlaw.estimate.memory.activations import checkpoint_width, checkpoints_of, hidden_state, layer_activations
 from ironlaw.estimate.memory.buffers import share_of
-from ironlaw.estimate.memory.states import optimizer_parameters
+from ironlaw.estimate.memory.states import optimizer_parameters, stores_masters
 from ironlaw.estimate.network.sharding import exposed
 from ironlaw.estimate.pipeline.hand_overs import handed_over
 from ironlaw.estimate.pipeline.in_flight import in_flight_per_layer
@@ -61,18 +64,25 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     ``layers`` are the activations of one layer of each kind.
     """
     state_bytes = mean_of(job, stage, lambda rule: rule.state_bytes)
+    in_memory = 1.0 - plan.offload_nvme
     states_and_gradients = [
         leaf(
             name,
             states.state,
             "B",
-            times=plan.offload_optimizer * job.offload_fraction,
+            times=plan.offload_optimizer * job.offload_fraction * times,
             parameters=optimizer_parameters(job, plan, stage),
             bytes_per_parameter=size,
             shards=1.0,
         )
-        for name, size in (("master weights", master_bytes(job)), ("optimizer states", state_bytes), ("gradients", gradient_bytes(job)))
+        for name, size, times in (
+            ("master weights", master_bytes(job), in_memory),
+            ("optimizer states", state_bytes, in_memory),
+            ("gradients", gradient_bytes(job), 1.0),
+        )
     ]
+    if np.any(plan.offload_parameters > 0):
+        states_and_gradients.append(host_weights(job, plan, stage))
     in_flight, offloaded = in_flight_per_layer(job, plan, stage), 1.0 - share_on_device(job, plan, stage)
     saved: Any = 0.0
     for kind, parts in layers.items():
@@ -83,6 +93,46 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     held = (saved * (1.0 - plan.recompute_layers) + checkpoints) * in_flight
     activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
+
+
+def host_weights(job: Job, plan: Plan, stage: Stage) -> Term:
+    """Weights in the host beside the master weights: as they are stored, or none where the stored weights are the master weights."""
+    common, routed = stage_common(job.model, stage) / plan.tp, stage_routed(job.model, stage) / plan.expert_ways
+    shards = states.zero_shards(3.0, plan.zero, plan.shard_ranks), states.zero_shards(3.0, plan.zero, plan.expert_shard_ranks)
+    size = 0.0 if stores_masters(job) else weight_in_host(job)
+    parameters = common / shards[0] + routed / shards[1]
+    return leaf("weights", states.state, "B", times=plan.offload_parameters, parameters=parameters, bytes_per_parameter=size, shards=1.0)
+
+
+def weight_in_host(job: Job) -> float:
+    """Bytes of a weight as it is stored in the host, and as it crosses the link: it is cast on the device."""
+    if job.lora_rank:
+        frozen = job.framework.frozen_bytes
+        return stored_bytes(job) if job.frozen_weights or frozen is None else frozen.value
+    stored = job.framework.parameter_bytes
+    return job.precision.parameter_bytes if stored is None else stored.value
+
+
+def parameter_traffic(job: Job, cluster: Cluster, plan: Plan, kind: Kind, forward: Any, backward: Any) -> list[Term]:
+    """Time that weights in the host add to a layer: its shard comes for the forward pass and for the backward pass, its gradient leaves.
+
+    Both run beside the layer's computation, as the next layer's weights are fetched ahead. Each micro-batch moves them. Left out: the
+    embedding and the output layer, gradients that are added in the host.
+    """
+    if not np.any(plan.offload_parameters > 0):
+        return []
+    common, routed = common_parameters(job.model, kind), routed_parameters(job.model, kind)
+    ways = plan.tp * states.zero_shards(3.0, plan.zero, plan.shard_ranks)
+    expert_ways = plan.expert_ways * states.zero_shards(3.0, plan.zero, plan.expert_shard_ranks)
+    trained = layer_trained(job, kind)
+    weights = (common / ways + routed / expert_ways) * weight_in_host(job)
+    gradients = (trained[0] / ways + trained[1] / expert_ways) * job.framework.gradient_bytes.value
+    link = host_link(cluster).value
+    coming, leaving = (collectives.point_to_point(size, link, 0.0) for size in (weights, gradients))
+    terms = [exposed(cluster, "weights from the host, forward", forward, coming, plan.offload_parameters)]
+    if kind.trained:  # the link runs both ways at once
+        terms.append(exposed(cluster, "weights from the host, backward", backward, np.maximum(coming, leaving), plan.offload_parameters))
+    return terms
 
 
 def host_capacity(cluster: Cluster, plan: Plan) -> Any:
@@ -109,10 +159,11 @@ def host_bandwidth(cluster: Cluster) -> Sourced:
     return cluster.node.host_memory_bandwidth or cluster.systems.host_memory_bandwidth
 
 
-GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE = (
+GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE, DRIVES = (
     "gradients to the host", "optimizer in the host", "weights from the host", "copies beside the host's optimizer",
+    "states from and to NVMe",
 )  # fmt: skip
-HOST_OPTIMIZER = (GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE)  # what an optimizer in host memory adds to a step
+HOST_OPTIMIZER = (GRADIENTS_OUT, UPDATE, WEIGHTS_BACK, BESIDE, DRIVES)  # what an optimizer in host memory adds to a step
 
 
 def host_update(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term]:
@@ -120,6 +171,8 @@ def host_update(job: Job, cluster: Cluster, plan: Plan, pace: Pace) -> list[Term
     if not np.any(plan.offload_optimizer > 0):
         return []
     state_traffic = mean_at(job, pace, lambda rule: rule.traffic.value) - ON_DEVICE
+    if not job.framework.fused_host_optimizer:  # with its parameters in the host, the framework's own optimizer runs there
+        state_traffic = state_traffic * np.where(plan.offload_parameters > 0, job.framework.optimizer_passes.value, 1.0)
     update = leaf(
         UPDATE,
         states.host_update,
@@ -147,23 +200,43 @@ def optimizer_traffic(job: Job, cluster: Cluster, plan: Plan, pace: Pace, backwa
     updated = pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction
     (update,) = host_update(job, cluster, plan, pace)
     link, wide = host_link(cluster), gradient_bytes(job)
+    moved = plan.offload_optimizer * (1.0 - plan.offload_parameters)  # parameters in the host are updated where they are
 
     def copy(name: str, size: float) -> Term:
         parts = {"size": traffic.optimizer_step(updated, size), "bandwidth": link, "latency": 0.0}
-        return leaf(name, collectives.point_to_point, "s", "network", times=plan.offload_optimizer, **parts)
+        return leaf(name, collectives.point_to_point, "s", "network", times=moved, **parts)
 
     def beside(name: str, compute: Any, communication: Any, slowdown: Any) -> Term:
         inputs = {"compute": compute, "communication": communication, "slowdown": slowdown}
-        return leaf(name, overlap.exposed_after_overlap, "s", "network", times=plan.offload_optimizer, **inputs)
+        return leaf(name, overlap.exposed_after_overlap, "s", "network", times=moved, **inputs)
 
     out, back = copy(GRADIENTS_OUT, wide), copy(WEIGHTS_BACK, job.precision.parameter_bytes)
+    stored = stored_on_drives(job, cluster, plan, pace, update)
     if job.offload_overlap:
-        return [update, beside(BESIDE, update.value, np.maximum(out.value, back.value), 0.0)]
+        return [update, beside(BESIDE, update.value, np.maximum(out.value, back.value), 0.0), *stored]
     if job.framework.offload_gradients_early:
         window = cluster.systems.gradient_window.value
         inputs = {"compute": window * backward, "idle": window * idle, "communication": out.value, "slowdown": cluster.overlap_slowdown}
-        out = leaf(out.name, overlap.exposed_beside_idle, "s", "network", times=plan.offload_optimizer, **inputs)
-    return [out, update, back]
+        out = leaf(out.name, overlap.exposed_beside_idle, "s", "network", times=moved, **inputs)
+    return [out, update, back, *stored]
+
+
+def stored_on_drives(job: Job, cluster: Cluster, plan: Plan, pace: Pace, update: Term) -> list[Term]:
+    """Time that states on NVMe add: they are read for the update and written after it, piece by piece beside the host's computation."""
+    if not np.any(plan.offload_nvme > 0):
+        return []
+    size = mean_at(job, pace, lambda rule: rule.state_bytes) + master_bytes(job)
+    moved = states.drive_time(
+        pace.of(lambda stage: optimizer_parameters(job, plan, stage)) * job.offload_fraction,
+        sharing_host(cluster, plan), size, drive_bandwidth(cluster).value,
+    )  # fmt: skip
+    inputs = {"compute": update.value, "communication": moved, "slowdown": 0.0}
+    return [leaf(DRIVES, overlap.exposed_after_overlap, "s", "network", times=plan.offload_nvme, **inputs)]
+
+
+def drive_bandwidth(cluster: Cluster) -> Sourced:
+    """The bandwidth of all NVMe drives of the host: its record's, or that of a published server."""
+    return cluster.node.nvme_bandwidth or cluster.systems.nvme_bandwidth
 
 
 def activation_traffic(

@@ -71,9 +71,13 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     if job.lora_rank:
         weights.append(state("weights of adapters", adapter, 3.0, sets))
         separate_master = separate_master and f.adapter_bytes is None
+    here: Any = 1.0
+    if np.any(plan.offload_parameters > 0):
+        here = 1.0 - plan.offload_parameters
+        weights = [part.repeated(here) for part in weights]
     return [
         *weights,
-        state("gradients", f.gradient_bytes.value, 2.0, sets, times=1.0 if gradients is None else gradients),
+        state("gradients", f.gradient_bytes.value, 2.0, sets, times=here * (1.0 if gradients is None else gradients)),
         state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole),
         state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
         optimizer_states(job, plan, stage, on_device * (1.0 - pages(job)), trained),

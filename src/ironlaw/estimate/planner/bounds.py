@@ -42,7 +42,7 @@ BOUNDED = ("recompute", "zero", "offload_optimizer")  # choices, in their order,
 REPLICAS = ("dp_replicate", "dp_shard")
 LAYER_CHOICES = ("sp", "overlap_tp", "overlap_ep")  # of the choices, beside recomputation and ZeRO
 LEANEST = {  # the value of a choice that needs least memory; the others are compared
-    "offload_activations": max,
+    **dict.fromkeys(("offload_activations", "offload_parameters", "offload_nvme"), max),
     **dict.fromkeys(("overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep"), min),
 }
 _MOST_WHOLE, _MOST_CODE = 1 << 24, 1 << 62

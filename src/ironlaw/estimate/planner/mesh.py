@@ -132,7 +132,7 @@ def plan_of(columns: dict[str, Any], global_batch_size: float, seq_len: float, *
         (
             "recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "overlap_grad_reduce",
             "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep", "offload_optimizer",
-            "offload_activations",
+            "offload_activations", "offload_parameters", "offload_nvme",
         ),
         0.0,
     )  # fmt: skip

@@ -14,8 +14,9 @@ from ironlaw.frozen import Frozen
 
 # what decides between equal plans: less splitting of the model, then less of everything that needs more of a framework, in this order
 SIMPLEST = (
-    "pp", "vpp", "cp", "ep", "tp", "etp", *ENDS, "zero", "offload_optimizer", "offload_activations", "recompute", "dp_replicate",
-    "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather", "overlap_ep",
+    "pp", "vpp", "cp", "ep", "tp", "etp", *ENDS, "zero", "offload_optimizer", "offload_activations", "offload_parameters", "offload_nvme",
+    "recompute", "dp_replicate", "micro_batch_size", "sp", "overlap_tp", "overlap_pp", "overlap_grad_reduce", "overlap_param_gather",
+    "overlap_ep",
 )  # fmt: skip
 OPENED = 256  # rows opened at a time
 

@@ -261,7 +261,6 @@ def _adapters(frozen: str) -> Change:
     return change
 
 
-_INT8 = "frozen weights in int8 have no law here: their products also split off outliers; nf4 and fp8 are tried"
 _NEEDS_LOADER = "the question has no input pipeline: give --transform-time or --token-rate with --workers, --disk or --shared-storage"
 
 
@@ -384,7 +383,7 @@ TECHNIQUES: tuple[Technique, ...] = (
     Technique("adapters (LoRA)", "operations", "algorithm", (COMPUTE, NETWORK, CAPACITY), _adapters(""), True),
     Technique("adapters on nf4 weights (QLoRA)", "memory", "algorithm", (CAPACITY, COMPUTE, NETWORK), _adapters("nf4"), True),
     Technique("adapters on fp8 weights", "peak", "algorithm", (COMPUTE, CAPACITY), _adapters("fp8"), True),
-    Technique("adapters on int8 weights", "memory", "algorithm", (CAPACITY,), lambda _: _INT8, True),
+    Technique("adapters on int8 weights", "memory", "algorithm", (CAPACITY,), _adapters("int8"), True),
 )  # fmt: skip
 
 
