@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw import units
 from ironlaw.catalog import load
 
 GB = 1e9
@@ -62,7 +63,7 @@ def test_what_would_make_it_fit_is_named_with_its_price(ask):
     assert narrower["times_as_long"] == 1.0
     with_it = ironlaw.estimate(**FULL_8B, **offer["options"]).row()
     assert status == 1
-    assert offer["options"] == {"offload": "optimizer"}
+    assert offer["options"] == {"offload": "parameters"}  # FSDP moves the optimizer with its parameters alone
     assert offer["device"] == with_it["memory"]["device"] < with_it["memory"]["capacity_bytes"]
     assert offer["step_seconds"] == with_it["step"]["seconds"]
     # the offered plan is the plan that does not fit, with the states elsewhere
@@ -70,9 +71,8 @@ def test_what_would_make_it_fit_is_named_with_its_price(ask):
     page = ask("estimate", *flags_of(FULL_8B))[1]
     first = page.splitlines()[1]
     assert first.startswith("does not fit: 150 GiB")
-    assert (
-        f"with --offload optimizer it fits at {offer['device'] / 2**30:.1f} GiB and takes {offer['times_as_long']:.1f} x as long" in first
-    )
+    size, times = units.show(offer["device"], "B"), f"{offer['times_as_long']:.1f}"
+    assert f"with --offload parameters it fits at {size} and takes {times} x as long" in first
     assert first in ask("estimate", *flags_of(FULL_8B), "--short")[1]
 
 
@@ -90,7 +90,7 @@ def test_every_verb_says_so(ask):
         "--seq-len",
         2048,
     )
-    said = "with --offload optimizer it fits at"
+    said = "with --offload parameters it fits at"
     planned = ask("plan", *short)[1]
     assert "No plan meets the question." in planned
     for text in (planned, ask("compare", *short)[1], ask("estimate", *short)[1], ask("sweep", *short, "--tokens", "1B")[1]):
@@ -102,14 +102,14 @@ def test_a_question_that_gives_offload_gets_no_offer(ask):
     assert [set(offer["options"]) for offer in left] == [{"weights_dtype"}]
     typed = json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "none", "--weights-dtype", "fp32", "--json")[1])
     assert typed["offers"] == []
-    assert "offers" not in json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "optimizer", "--json")[1])
+    assert "offers" not in json.loads(ask("estimate", *flags_of(FULL_8B), "--offload", "parameters", "--json")[1])
 
 
 def test_a_space_file_may_ask_for_it(tmp_path):
     file = tmp_path / "host.toml"
     file.write_text('offload_optimizer = ["off", "on"]\nmicro_batch_size = [1]\n')
     asked = {name: value for name, value in FULL_8B.items() if name != "micro_batch_size"}
-    row = ironlaw.estimate(**asked, space=str(file)).row()
+    row = ironlaw.estimate(**{**asked, "framework": "torchtune", "weights_dtype": "fp32"}, space=str(file)).row()
     assert row["plan"]["offload"] == ["optimizer"]
     assert row["memory"]["fits"]
 

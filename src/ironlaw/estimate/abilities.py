@@ -19,7 +19,7 @@ from ironlaw.errors import UnsupportedError
 from ironlaw.job import Job
 from ironlaw.plan import RECOMPUTE, Plan, flags, plan_with, recompute_columns
 from ironlaw.question.asked import Asked, Row
-from ironlaw.question.defaults import CUDA_GRAPH, GRAPH_MODULES, OFFLOADS, OVERLAPS, PRECISIONS
+from ironlaw.question.defaults import CUDA_GRAPH, GRAPH_MODULES, OFFLOADS, OFFLOADS_WITH, OVERLAPS, PRECISIONS
 
 FORMS = ("none", "selective", "every", "full", "segments")  # of recomputation
 
@@ -116,11 +116,17 @@ def _chunks_overlap(can: Can, facts: Facts, plan: Plan) -> Any:
 
 
 def _offloads(name: str) -> Callable[[Can, Facts, Plan], Any]:
-    """A check of one kind of offloading."""
+    """A check of one kind of offloading; what another kind brings with it is that kind's."""
+    bringing = [other for other, brought in OFFLOADS_WITH.items() if brought == name]
 
     def holds(can: Can, facts: Facts, plan: Plan) -> Any:
         del facts
-        return np.True_ if has(can.offload, name) else getattr(plan, _flag("offload", name)) == 0.0
+        if has(can.offload, name):
+            return np.True_
+        alone = getattr(plan, _flag("offload", name))
+        for other in bringing:
+            alone = alone * (1.0 - getattr(plan, _flag("offload", other)))
+        return alone == 0.0
 
     return holds
 

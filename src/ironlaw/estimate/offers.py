@@ -18,15 +18,13 @@ from ironlaw.estimate.as_data import number
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS, WEIGHTS_DTYPES
+from ironlaw.question.options import read_options
 
 # what is moved to the host, the least first: the first that fits is offered
 OFFLOADED = tuple(
     frozenset(names)
-    for names in (
-        ("optimizer",), ("activations",), ("optimizer", "activations"), ("optimizer", "parameters"),
-        ("optimizer", "parameters", "activations"),
-    )
-)  # fmt: skip
+    for names in (("optimizer",), ("activations",), ("optimizer", "activations"), ("parameters",), ("parameters", "activations"))
+)
 SLOWER = 1.05  # times as long: a smaller difference has no words
 
 
@@ -74,7 +72,7 @@ def _offer(estimate: Estimate, row: Row, options: Mapping[str, Any]) -> Offer | 
     """The offer of a row with more options; None where it has no plan that fits, or cannot be asked."""
     assert estimate.asked is not None
     try:
-        found = answer_asked(with_options(estimate.asked.replace(rows=(row,)), options), estimate.folders)
+        found = answer_asked(with_options(estimate.asked.replace(rows=(row,)), read_options(options)), estimate.folders)
     except IronlawError:
         return None
     return offer_of(found, options) if found.fits[0] else None

@@ -18,6 +18,7 @@ from ironlaw.estimate.planner.space import read_space
 from ironlaw.plan import flags
 from ironlaw.question.asked import with_options
 from ironlaw.question.defaults import OFFLOADS
+from ironlaw.question.words import offload
 from ironlaw.search.answer import SearchResult, estimate_of, run
 from ironlaw.search.question import MOST_GPUS, Question
 from ironlaw.search.setting import Setting
@@ -90,7 +91,10 @@ def _offers(result: SearchResult) -> list[dict[str, Any]]:
         for name in narrower_weights(q.asked, legal[0].job)
     ]
     opened = not any(q.space.of(name) for name in flags("offload", OFFLOADS, ()))
-    moved = [({"offload": names}, replace(q, space=q.space.narrowed(flags("offload", OFFLOADS, names)))) for names in OFFLOADED if opened]
+    moved = []
+    for names in OFFLOADED if opened else ():
+        space = q.space.narrowed(flags("offload", OFFLOADS, offload(names, "--offload")))
+        moved.append(({"offload": names}, replace(q, space=space)))
     return [*_first_offer(narrower, result.folders), *_first_offer(moved, result.folders)]
 
 

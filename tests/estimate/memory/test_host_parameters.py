@@ -63,8 +63,9 @@ def test_nothing_is_copied_for_an_update_of_weights_that_are_in_the_host():
     step = parts(row(offload="parameters"), "step")
     assert (step["gradients to the host"], step["weights from the host"]) == (0.0, 0.0)
     # the framework's own optimizer runs there, an operation after the other: three passes for a fused one
-    fused, own = (parts(row(offload=name), "step")["optimizer in the host"] for name in ("optimizer", "parameters"))
-    assert own == pytest.approx(fused * (3 * 24 + 8 + 4 + 4) / (24 + 8 + 4 + 4))
+    passes, moved = 3, 24 + 8 + 4 + 4
+    rate = 0.2 * load.record("nodes", "dgx-a100").host_memory_bandwidth.value
+    assert step["optimizer in the host"] == pytest.approx(PARAMETERS * (moved + (passes - 1) * 24) / rate)
 
 
 def test_deepspeed_updates_in_one_kernel_and_sends_16_bit_weights():
@@ -93,7 +94,12 @@ def test_one_gpu_needs_no_zero_stage():
 
 
 def test_weights_of_zero_1_stay_on_the_device(ask):
-    given = [part for name, value in {**FSDP, "zero": 1}.items() if name != "model" for part in (f"--{name.replace('_', '-')}", value)]
+    given = [
+        part
+        for name, value in {**FSDP, "framework": "deepspeed", "zero": 1}.items()
+        if name != "model"
+        for part in (f"--{name.replace('_', '-')}", value)
+    ]
     status, _, error = ask("estimate", "llama-2-7b", *given, "--offload", "parameters")
     assert status == 2
     assert "needs zero 3; zero is 1" in error
