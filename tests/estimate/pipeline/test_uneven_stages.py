@@ -11,7 +11,10 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.pipeline.stages import stages
-from ironlaw.estimate.planner.ends import RULE, balanced_ends, loss_in_layers
+from ironlaw.estimate.planner.ends import RULE, balanced_rows, splits
+from ironlaw.estimate.planner.grid import Task
+from ironlaw.estimate.planner.mesh import NO_ROWS
+from ironlaw.estimate.planner.space import read_space
 from ironlaw.launch.megatron.options import options_from_arguments
 from ironlaw.launch.megatron.patterns import layers_by_stage, stage_flags
 from ironlaw.search.answer import estimate_of
@@ -186,31 +189,49 @@ def test_schedules_agree_without_a_pipeline(model, schedule):
 # the search
 
 
-def test_the_work_of_the_loss_in_layers_by_hand():
-    """Llama 3 8B: 2 h (h + 2 kv) + 2 h h + 6 h f FLOP a token of a layer, 2 s h of causal attention; 2 h V of the output layer."""
-    h, kv, f, v, s = 4096.0, 1024.0, 14336.0, 128256.0, 8192.0
-    layer = 2 * h * (h + 2 * kv) + 2 * h * h + 6 * h * f + 2 * s * h
-    assert loss_in_layers(load.record("models", "llama-3-8b"), s) == pytest.approx(2 * h * v / layer)
-
-
-def ends_of(model: str, pp: float, seq_len: float = 8192.0, **more: Any) -> list[Any]:
-    return balanced_ends(group(model, pp=1, gpus=8, global_batch_size=8, **more).job, pp, seq_len)
+def splits_of(model: str, pp: float, least: float, most: float, vpp: float = 1.0, **more: Any) -> list[Any]:
+    """The splits that are tried where the last stage has the work of so many layers beside its own."""
+    job = group(model, pp=1, gpus=8, global_batch_size=8, **more).job
+    tried, wanted = splits(job, pp, np.array([vpp]), np.array([least]), np.array([most]), np.array([0.0]))
+    return [tuple(one) for one in tried[wanted[0, 0]].tolist()]
 
 
 def test_stages_are_balanced_where_the_last_one_is_slowest():
-    assert ends_of("llama-3-8b", 1.0) == [RULE]
-    # 61 layers, two heads and a layer more: fifteen stages of four, and one
-    assert ends_of("deepseek-v3", 16.0, 4096.0) == [(-1.0, 1.0)]
+    # 32 layers on 4 and a loss of two layers: 9 8 8 7, or 7 on each of the two ends
+    assert splits_of("llama-3-8b", 4.0, 2.0, 2.0) == [RULE, (7.0, 7.0), (-1.0, 7.0)]
+    # a loss of up to four layers: 9 a stage, 5 on the last
+    assert splits_of("llama-3-8b", 4.0, 2.0, 4.0) == [RULE, (7.0, 7.0), (-1.0, 7.0), (-1.0, 6.0), (-1.0, 5.0)]
+    # 61 layers on 16 and a loss of three: fifteen stages of four, and one
+    assert splits_of("deepseek-v3", 16.0, 3.0, 3.0) == [RULE, (-1.0, 1.0)]
+    # with three chunks the last stage keeps two layers beside its loss
+    assert splits_of("deepseek-v3", 16.0, 3.0, 3.0, vpp=3.0) == [RULE, (3.0, 2.0), (-1.0, 2.0)]
     # 96 layers on 8 with a head worth a third of a layer: 12 each already is best
-    assert ends_of("gpt-3-175b", 8.0, 2048.0) == [RULE]
-    for model, pp in (("llama-3-8b", 4.0), ("llama-3-8b", 8.0), ("llama-3-70b", 8.0), ("gemma-3-4b", 2.0)):
-        for first, last in ends_of(model, pp):
-            assert first == -1.0 or first >= 0.0
-            assert last <= load.record("models", model).num_hidden_layers
+    assert splits_of("gpt-3-175b", 8.0, 0.33, 0.33) == [RULE]
+
+
+@pytest.mark.parametrize("work", [0.0, 0.4, 1.0, 1.7, 2.5, 5.0, 9.0])
+@pytest.mark.parametrize(
+    ("model", "pp"), [("llama-3-8b", 2.0), ("llama-3-8b", 4.0), ("llama-3-70b", 8.0), ("deepseek-v3", 16.0), ("gemma-3-4b", 6.0)]
+)
+def test_no_other_split_has_a_shorter_slowest_stage(model, pp, work):
+    """Every number of layers of the last stage, the others sharing the rest as evenly as they can."""
+    layers = load.record("models", model).num_hidden_layers
+    shortest = min(max(np.ceil((layers - last) / (pp - 1)), last + work) for last in range(layers) if layers - last >= pp - 1)
+    tried = splits_of(model, pp, work, work)
+    base, longer = layers // pp, min(layers % pp, pp - 2)  # the middle stages have one more, the first what is left over
+    even = max(base + (longer > 0), base + layers % pp - longer, base + work)
+    paces = [max(np.ceil((layers - last) / (pp - 1)), last + work) for first, last in tried if first < 0.0 <= last]
+    assert min([*paces, even]) == pytest.approx(shortest)
 
 
 def test_given_stages_are_not_balanced():
-    assert ends_of("llama-3-8b", 4.0, count_embedding=True) == [RULE]
+    columns = {"pp": np.array([4.0])}
+    assert balanced_rows(task_with(count_embedding=True), columns) is columns
+
+
+def task_with(**more: Any) -> Any:
+    g = group("llama-3-8b", pp=4, gpus=8, global_batch_size=8, **more)
+    return Task(g.job, g.cluster, NO_ROWS, read_space(None), 8.0, 8192.0, 0.0)
 
 
 SEARCH = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 32, "global_batch_size": 64, "seq_len": 8192, "fix": "tp=1,pp=4,cp=1"}

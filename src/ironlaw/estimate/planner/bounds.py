@@ -9,7 +9,7 @@ bound holds for every plan of the row. Memory is that of the plan of a row which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,6 @@ import numpy as np
 
 from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
-from ironlaw.estimate.layer.kinds import kinds
-from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.offloading import host_update
 from ironlaw.estimate.memory.total import memory
@@ -26,27 +24,24 @@ from ironlaw.estimate.network.sharding import gradient_reduction, shared_table_r
 from ironlaw.estimate.pipeline.hand_overs import hand_over
 from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
-from ironlaw.estimate.placement import Placement, placement
+from ironlaw.estimate.placement import Placement
 from ironlaw.estimate.planner.grid import Choices, Task
-from ironlaw.estimate.planner.mesh import COLUMNS, plan_of
+from ironlaw.estimate.planner.layers import LAYER_CHOICES, distinct_layers, distinct_rows, placement_of_rows, summed, time_layers
+from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import LayerTimes, embedding_term, head_term, layer_times, through_pipeline, through_stages, whole_step
+from ironlaw.estimate.step import LayerTimes, through_pipeline, through_stages, whole_step
 from ironlaw.estimate.update import optimizer
 from ironlaw.frozen import same_but
 from ironlaw.plan import Plan
 from ironlaw.question import defaults
 from ironlaw.terms import Term, fold
 
-LAYER_AXES = ("gpus", "tp", "cp", "ep", "etp", "micro_batch_size")  # of a mesh row: what a layer reads beside its placement
 BOUNDED = ("recompute", "zero", "offload_optimizer")  # choices, in their order, that a bound has values for
 REPLICAS = ("dp_replicate", "dp_shard")
-LAYER_CHOICES = ("sp", "overlap_tp", "overlap_ep")  # of the choices, beside recomputation and ZeRO
 LEANEST = {  # the value of a choice that needs least memory; the others are compared
     **dict.fromkeys(("offload_activations", "offload_parameters", "offload_nvme"), max),
     **dict.fromkeys(("overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep"), min),
 }
-_MOST_WHOLE, _MOST_CODE = 1 << 24, 1 << 62
-ENDLESS = 1e15  # sequences of a batch: all but none of the micro-batches of a layer have another one beside them
 
 
 def step_at_least(task: Task, rows: Any, choices: Choices, sharded: bool) -> Any:
@@ -82,14 +77,12 @@ def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bo
     # without sharded weights replicas and shards are alike but for the place of their ranks
     first, of_row = distinct_rows([*(column for name, column in columns.items() if sharded or name not in REPLICAS), *placed])
     plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
-    layers, which = _distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
+    layers, which = distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
     of_layers, layers = computed(job, layers)  # mean sequences: waiting for the slowest only adds to them
     job, plan = computed(job, plan)
     with np.errstate(all="ignore"):
-        shapes, first_stage = Shapes.of(of_layers, layers), stages(of_layers, layers)[0]
-        times = {kind: layer_times(of_layers, task.cluster, layers, shapes, kind, first_stage) for kind in kinds(job.model)}
-        ends = [term(of_layers, task.cluster, layers, shapes).parts for term in (embedding_term, head_term)]
-        embedding, head = (_least(_summed(parts), layers)[..., which] for parts in ends)
+        times, *ends = time_layers(of_layers, task, layers)
+        embedding, head = (_least(time, layers)[..., which] for time in ends)
         classes = stages(job, plan)
 
         def of_stages(read: Callable[[LayerTimes], Any]) -> list[Any]:
@@ -97,7 +90,7 @@ def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bo
             one_layer = {kind: _least(read(layer), layers)[..., which] for kind, layer in times.items()}
             return through_stages(job, classes, one_layer, embedding, head)
 
-        through = of_stages(lambda layer: _summed(layer.terms))
+        through = of_stages(lambda layer: summed(layer.terms))
         slow = slowest(classes, through).pick([time for stage, time in zip(classes, through, strict=True) if not stage.shadowed])
         pipeline = through_pipeline(classes, through)
         parts = []
@@ -118,7 +111,7 @@ def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bo
 def _not_beside(task: Task, way: str, layer: LayerTimes) -> Any:
     """What a layer takes beside the time of one pass, forward or backward, behind which collectives of the whole job may hide."""
     window = task.cluster.systems.gradient_window.value
-    return _summed(layer.terms) - window * (getattr(layer, way) + layer.waits.either + getattr(layer.waits, way))
+    return summed(layer.terms) - window * (getattr(layer, way) + layer.waits.either + getattr(layer.waits, way))
 
 
 def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage], slow: Any, left: list[list[Any]]) -> Any:
@@ -141,14 +134,6 @@ def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage],
         added = added + fold([optimizer(job, cluster, plan, pace), *host_update(job, cluster, plan, pace)])
         least = np.where(stage.count > 0, np.minimum(least, added), least)
     return least + shared
-
-
-def placement_of_rows(task: Task, columns: dict[str, Any]) -> Placement:
-    """The placement of rows; those whose groups span as many ranks are placed once."""
-    first, which = distinct_rows([columns[name] for name in ("gpus", "tp", "cp", "pp", "ep", "etp", "dp_shard")])
-    some = {name: column[first] for name, column in columns.items()}
-    placed = placement(task.cluster, plan_of(some, task.global_batch_size, task.seq_len))
-    return Placement(*(np.broadcast_to(column, first.shape)[which] for column in placed))
 
 
 def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
@@ -179,57 +164,6 @@ def bounds_alike(one: Task, other: Task) -> bool:
     """True for tasks with the same rows and bounds: their jobs differ in dispatchers that send alike, if at all."""
     same = one.mesh is other.mesh and same_but(one.cluster, other.cluster) and same_but(one.job, other.job, "moe_dispatcher")
     return same and dispatcher_of(one.job).sends_once == dispatcher_of(other.job).sends_once
-
-
-def distinct_rows(columns: Sequence[Any]) -> tuple[Any, Any]:
-    """The first row of every combination of the values of some columns, and the number of the combination of every row.
-
-    >>> first, which = distinct_rows([np.array([4.0, 1.0, 4.0]), np.array([2.0, 2.0, 2.0])])
-    >>> first[which].tolist()
-    [0, 1, 0]
-    """
-    code, size = np.zeros(columns[0].size, dtype=np.int64), 1
-    for column in columns:
-        numbers, most = _numbered(column)
-        if size * most > _MOST_CODE:
-            code = np.unique(code, return_inverse=True)[1]
-            size = int(code.max()) + 1
-        code, size = code * most + numbers, size * most
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
-    return first, which
-
-
-def _numbered(column: Any) -> tuple[Any, int]:
-    """A column as whole numbers from 0 on, alike where its values are, and how many they may be."""
-    least, most = float(column.min()), float(column.max())
-    whole = column.astype(np.int64)
-    if least == most:
-        return 0, 1
-    if most - least < _MOST_WHOLE and np.array_equal(whole, column):
-        return whole - int(least), int(most - least) + 1
-    values, numbers = np.unique(column, return_inverse=True)
-    return numbers, int(values.size)
-
-
-def _distinct_layers(task: Task, plan: Plan, placed: Placement, choices: Choices, sharded: bool) -> tuple[Plan, Any]:
-    """A row for every combination of what a layer reads, as a plan, and the number of the combination of every row.
-
-    The rest is as a layer likes it: a batch without end, so that with overlap ep there is always another micro-batch, one chunk, and
-    nothing offloaded.
-    """
-    read = [getattr(plan, axis) for axis in LAYER_AXES] + [plan.pp > 1.0]  # DualPipe hides nothing without a pipeline
-    read += [placed.share, placed.unit, placed.block, placed.least]
-    read += [plan.dp_shard] if sharded else []
-    first, which = distinct_rows(read)
-    columns = {name: np.broadcast_to(getattr(plan, name), (plan.rows,))[first] for name in COLUMNS} | {"vpp": np.ones(first.size)}
-    varied = ("recompute", *LAYER_CHOICES, *(["zero"] if sharded else []))
-    favourable = choices.only({name: (0.0,) for name in CHOICES if name not in varied})
-    return plan_of(columns, ENDLESS, task.seq_len, **favourable.columns()), which
-
-
-def _summed(terms: Sequence[Term]) -> Any:
-    """The sum of terms but for the addition of gradients, which ZeRO may shard."""
-    return fold([term for term in terms if term.name != "gradient accumulation"])
 
 
 def _least(value: Any, layers: Plan) -> Any:

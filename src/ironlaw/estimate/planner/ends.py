@@ -1,71 +1,133 @@
 """Layers of the first and the last pipeline stage to try: fewer than the other stages have, where that shortens a step.
 
-The first stage has the embedding; the last has the output layer, the loss and the layers for further tokens, which take as long as
-layers. With equal layers the other stages wait for the last one.
+The first stage has the embedding; the last has the output layer, the loss and the layers for further tokens. With equal layers the other
+stages wait for the slowest. How many layers the last stage gives away depends on how long its extra work takes beside a layer, which the
+laws say for every combination of tensor, context and expert ranks: experts of a few columns take longer than their FLOPs say.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ironlaw.catalog.model import Model
-from ironlaw.estimate.layer.counts import attention_width, matmul_per_layer, output_matrix
-from ironlaw.estimate.layer.kinds import kinds
+from ironlaw.estimate.documents.columns import computed
+from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.pipeline.stages import stages, unpaired_stages
+from ironlaw.estimate.planner.grid import Task, usable_choices
+from ironlaw.estimate.planner.layers import LAYER_AXES, distinct_rows, plan_of_layers, summed, time_layers
+from ironlaw.estimate.planner.space import ENDS
+from ironlaw.estimate.step import heads_of
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, plan_with
 
 Ends = tuple[float, float]
 RULE: Ends = (BY_RULE, BY_RULE)
-GAIN = 0.02  # of the slowest stage: for a smaller gain only the rule is tried
-FAR = 0.1  # of the slowest stage: for a larger gain the rule is not tried
+_MOST_LAYERS = 1e4  # that the work of the last stage may be worth
 
 
-@lru_cache(256)
-def loss_in_layers(model: Model, seq_len: float) -> float:
-    """Work of the last stage beside its layers, in mean layers of the model, by forward FLOPs."""
+def balanced_rows(task: Task, columns: dict[str, Any]) -> dict[str, Any]:
+    """Mesh rows, each once for every split of its layers that is tried (``splits``); ``task`` has no mesh yet.
 
-    def flop(kind: Any) -> float:
-        attended = 2.0 * seq_len * attention_width(model) if kind.mixer.attends else 0.0  # causal: half the square
-        return float(2.0 * matmul_per_layer(model, kind) + attended)
-
-    layers = [(kind.count, flop(kind)) for kind in kinds(model) if kind.place not in ("end", "tower")]
-    mean_layer = sum(count * layer_flop for count, layer_flop in layers) / sum(count for count, _ in layers)
-    further = sum(kind.count * flop(kind) for kind in kinds(model) if kind.place == "end")
-    heads = (1.0 + model.num_nextn_predict_layers) * 2.0 * float(output_matrix(model))
-    return (heads + further) / mean_layer
-
-
-def balanced_ends(job: Job, pp: float, seq_len: float) -> list[Ends]:
-    """The splits to try: the rule for all stages, and the first and last stage that give the slowest stage least work, if that is less.
-
-    Two changes are tried: the embedding and the loss count as one layer each (Megatron's
-    ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``), and the last stage gets the number of
-    layers that balances it, rounded down and up (``--decoder-last-pipeline-num-layers``). The rule is tried too, as its first stage,
-    which has the most micro-batches in flight, may hold fewer layers. Where its slowest stage has a tenth more work the rule is left
-    out, so that the space does not double.
+    Where the layers of the first stage are listed, only those of the last are tried.
     """
-    if pp == 1.0 or job.layers_per_stage or job.count_embedding:
-        return [RULE]
-    loss = loss_in_layers(job.model, seq_len)
+    rows = columns["pp"].size
+    piped = np.flatnonzero(columns["pp"] > 1.0)
+    if not piped.size or task.job.layers_per_stage or task.job.count_embedding:
+        return columns
+    listed = task.space.of(ENDS[0])
+    first, which = distinct_rows([columns[axis][piped] for axis in LAYER_AXES])
+    least, most, embedding = ends_in_layers(task, {name: column[piped[first]] for name, column in columns.items()})
+    split = np.ones(rows, dtype=bool)
+    split[piped] = False
+    of_row, ends = [np.flatnonzero(split)], [np.full((rows - piped.size, 2), BY_RULE)]
+    for pp in np.unique(columns["pp"][piped]):
+        own = np.flatnonzero(columns["pp"][piped] == pp)
+        used, numbers = np.unique(which[own], return_inverse=True)
+        chunks, number = np.unique(columns["vpp"][piped[own]], return_inverse=True)
+        tried, wanted = splits(task.job, float(pp), chunks, least[used], most[used], embedding[used])
+        at, option = np.nonzero(wanted[number, numbers])
+        of_row.append(piped[own[at]])
+        ends.append(tried[option])
+    index, both = np.concatenate(of_row), np.concatenate(ends)
+    order = np.argsort(index, kind="stable")
+    index, both = index[order], both[order]
+    if listed is not None:
+        both[:, 0] = columns[ENDS[0]][index]
+    return {name: column[index] for name, column in columns.items()} | dict(zip(ENDS, both.T, strict=True))
+
+
+def ends_in_layers(task: Task, columns: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """How many layers of a middle stage take as long as what the end stages have beside layers, for rows with a pipeline.
+
+    Of the last stage, which has the output layers, the loss and the layers for further tokens, the least and the most of the choices; of
+    the embedding of the first the least.
+    """
+    choices = usable_choices(task, columns)
+    job, layers = computed(task.job, plan_of_layers(task, columns, choices, sharded=False))
+    with np.errstate(all="ignore"):
+        times, embedding, head = time_layers(job, task, layers)
+        of_kind = {kind: summed(layer.terms) for kind, layer in times.items()}
+        body = [kind for kind in times if kind.place == "spread"] or [kind for kind in times if kind.place == "front"]
+        layer = _total(body, of_kind) / sum(kind.count for kind in body)
+        loss = heads_of(job) * head + _total([kind for kind in times if kind.place == "end"], of_kind)
+        works = [np.nan_to_num(time / layer).clip(0.0, _MOST_LAYERS) for time in (loss, embedding)]
+    shape = columns["pp"].shape
+    last, first = (np.broadcast_to(work, np.broadcast_shapes(np.shape(work), shape)).reshape(-1, *shape) for work in works)
+    return last.min(axis=0), last.max(axis=0), first.min(axis=0)
+
+
+def _total(some: list[Kind], of_kind: dict[Kind, Any]) -> Any:
+    return sum((kind.count * of_kind[kind] for kind in some), start=0.0)
+
+
+def splits(job: Job, pp: float, chunks: Any, least: Any, most: Any, embedding: Any) -> tuple[Any, Any]:
+    """Splits of layers on ``pp`` stages as pairs (first stage, last stage), and which are tried, by number of chunks and by work.
+
+    The work of the last stage beside its layers is between ``least`` and ``most`` layers, that of the first is ``embedding``. Tried are the
+    rule for all stages, and the layers of the last stage with which the slowest stage has least work, for every work between the two; and,
+    where they are as fast, stages for which the embedding and the loss count as one layer each (Megatron's
+    ``--account-for-embedding-in-pipeline-split``). A stage has a layer, the embedding or the loss for every chunk. Of splits that are as
+    fast the one with most layers on the last stage is tried: the first stage, which has the most micro-batches in flight, has fewest.
+    """
     layers = float(job.model.num_hidden_layers)
-    level = (layers + loss) / pp - loss
-    tried = [RULE, _count_ends(job, pp), *((BY_RULE, n) for n in sorted({np.floor(level), np.ceil(level)}) if 0.0 <= n < layers)]
-    first, last = np.array(tried).T
-    plan = plan_with(pp=np.full(len(tried), pp), first_stage_layers=first, last_stage_layers=last)
-    pace: Any = 0.0
-    fewest: Any = np.inf
-    for stage in stages(job, plan):
-        pace = np.maximum(pace, np.where(stage.count > 0, stage.layers + loss * stage.head, 0.0))
-        fewest = np.minimum(fewest, np.where(stage.count > 0, stage.layers + stage.embedding + stage.head, np.inf))
-    pace = np.where(fewest >= 1.0, pace, np.inf)
-    best = int(np.argmin(pace))
-    if pace[best] >= (1.0 - GAIN) * pace[0]:
-        return [RULE]
-    return [tried[best]] if pace[best] < (1.0 - FAR) * pace[0] else [RULE, tried[best]]
+    lowest, highest = (max((layers + work) / pp - work, 0.0) for work in (most.max(), least.min()))
+    highest = max(highest, float(chunks.max()))
+    given_away = np.arange(np.floor(lowest), min(np.ceil(highest), layers - 1.0) + 1.0)[::-1]
+    tried = np.array([RULE, _count_ends(job, pp), *((BY_RULE, n) for n in given_away)])
+    plan = plan_with(pp=np.full(len(tried), pp), first_stage_layers=tried[:, 0], last_stage_layers=tried[:, 1])
+    classes = stages(job, plan)
+    slots = [s.layers + s.embedding * (tried[:, 0] >= 0.0) + s.head * (tried[:, 1] >= 0.0) for s in classes]
+    fewest = np.min([np.where(s.count > 0, slot, np.inf) for s, slot in zip(classes, slots, strict=True)], axis=0)
+    room = (fewest >= chunks[:, None])[:, None, :]
+
+    def pace(work: Any) -> Any:
+        """Layers of the slowest stage, by chunks, work of the last stage, and split."""
+        loads = (s.layers + work[:, None] * s.head + embedding[:, None] * s.embedding for s in classes)
+        slowest = np.max([np.where(s.count > 0, load, 0.0) for s, load in zip(classes, loads, strict=True)], axis=0)
+        return np.where(room, slowest, np.inf)
+
+    options, wanted = np.arange(len(tried)), np.zeros((chunks.size, least.size, len(tried)), dtype=bool)
+    paces = pace(least), pace(most)
+    of_least, of_most = (2 + one[..., 2:].argmin(axis=-1)[..., None] for one in paces)
+    for one in paces:
+        shortest = one[..., 2:].min(axis=-1)
+        wanted |= (shortest < one[..., 0])[..., None] & (options >= of_least) & (options <= of_most)
+        wanted[..., 1] |= (one[..., 1] < one[..., 0]) & (one[..., 1] <= shortest)
+    wanted &= room
+    wanted[..., 0] = True
+    same = _layers_of_classes(classes)
+    for option in range(1, len(tried)):
+        for earlier in range(option):
+            if same[option] == same[earlier]:
+                wanted[..., option] &= ~wanted[..., earlier]
+    return tried, wanted
+
+
+def _layers_of_classes(classes: list[Any]) -> list[tuple[float, ...]]:
+    """What tells splits apart: the layers and the number of the stages of every class."""
+    columns = [np.where(s.count > 0, value, 0.0) for s in classes for value in (s.count, s.layers)]
+    return [tuple(split) for split in np.stack(np.broadcast_arrays(*columns), axis=1).tolist()]
 
 
 def _count_ends(job: Job, pp: float) -> Ends:

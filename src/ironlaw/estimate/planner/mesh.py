@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,6 @@ from ironlaw.divisors import divisors
 from ironlaw.errors import SpaceError
 from ironlaw.estimate import rules
 from ironlaw.estimate.pipeline.schedules import schedule_of
-from ironlaw.estimate.planner.ends import Ends, balanced_ends
 from ironlaw.estimate.planner.space import ENDS, Space
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
@@ -34,10 +34,20 @@ class Mesh(Frozen):
         return int(self.columns["gpus"].size)
 
 
-def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq_len: float) -> Mesh:
-    """The legal rows of one number of accelerators."""
+NO_ROWS = Mesh({name: np.empty(0) for name in COLUMNS}, {})  # of a task whose rows are not yet made
+
+
+def mesh_rows(
+    space: Space,
+    job: Job,
+    gpus: float,
+    global_batch_size: float,
+    seq_len: float,
+    balance: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Mesh:
+    """The legal rows of one number of accelerators; ``balance`` splits the layers of rows whose last stage the space balances."""
     blocks: list[Any] = [np.empty((0, len(ORDER)))]
-    ends: dict[float, list[Ends]] = {}
+    ends = _end_layers(space)
     rows = 0
     for tp, cp in product(_values_to_try(space, "tp", gpus), _values_to_try(space, "cp", gpus)):
         if gpus % (tp * cp):
@@ -48,28 +58,27 @@ def mesh_rows(space: Space, job: Job, gpus: float, global_batch_size: float, seq
             dp = gpus / (tp * cp * pp)
             if dp != int(dp) or global_batch_size % dp:
                 continue
-            if pp not in ends:
-                ends[pp] = _end_layers(space, job, pp, seq_len)
-            blocks.append(_inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends[pp]))
+            blocks.append(_inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends))
             rows += len(blocks[-1])
             if rows > MOST_ROWS:
                 raise _too_large(gpus)
     table = np.concatenate(blocks)
     columns = {name: np.ascontiguousarray(table[:, ORDER.index(name)]) for name in COLUMNS}
+    if balance is not None and space.of("last_stage_layers") == "balanced" and len(table):
+        columns = balance(columns)
+        if columns["gpus"].size > MOST_ROWS:
+            raise _too_large(gpus)
     legal, rejected = _check_rules(space, job, columns, global_batch_size, seq_len)
     return Mesh({name: column[legal] for name, column in columns.items()}, rejected)
 
 
-def _end_layers(space: Space, job: Job, pp: float, seq_len: float) -> list[Ends]:
-    """Layers of the first and last stage to try; an axis that is not varied follows the rule for all stages."""
-    first, last = (space.of(axis) for axis in ENDS)
-    if last == "balanced":
-        balanced = balanced_ends(job, pp, seq_len)
-        return balanced if first is None else list(product(first, dict.fromkeys(n for _, n in balanced)))
-    return list(product(first or (BY_RULE,), last or (BY_RULE,)))
+def _end_layers(space: Space) -> list[tuple[float, float]]:
+    """Layers of the first and last stage to try: by the rule for all stages where the space does not list them."""
+    listed = (() if space.of(axis) == "balanced" else space.of(axis) for axis in ENDS)
+    return list(product(*(values or (BY_RULE,) for values in listed)))
 
 
-def _inner_rows(space: Space, job: Job, outer: tuple[float, ...], dp: float, global_batch_size: float, ends: list[Ends]) -> Any:
+def _inner_rows(space: Space, job: Job, outer: tuple[float, ...], dp: float, batch: float, ends: list[tuple[float, float]]) -> Any:
     """The rows of one choice of tp, pp and cp: replicas and shards, micro-batches, chunks, experts."""
     _, tp, pp, cp = outer
     shards, chunks = space.of("dp_shard"), [v for v in _values_to_try(space, "vpp", 1.0) if v == 1 or pp > 1]
@@ -79,13 +88,13 @@ def _inner_rows(space: Space, job: Job, outer: tuple[float, ...], dp: float, glo
     if space.of("dp_replicate") is None and 0.0 in (space.of("zero") or (float(job.framework.default_zero),)):
         replicas = tuple(dict.fromkeys((1.0, dp)))  # without ZeRO all ranks are replicas
     split = [(r, dp / r) for r in replicas if dp % r == 0 and (shards in (None, "all") or dp / r in shards)]
-    micros = [m for m in _values_to_try(space, "micro_batch_size", global_batch_size / dp) if (global_batch_size / dp) % m == 0]
+    micros = [m for m in _values_to_try(space, "micro_batch_size", batch / dp) if (batch / dp) % m == 0]
     ranks, count = tp * cp * dp, job.model.num_experts
     experts = list(product(_values_to_try(space, "ep", 1.0), _values_to_try(space, "etp", 1.0)))
     # a dense model has 1 of each: the rules reject any other
     experts = [(ep, etp) for ep, etp in experts if count % ep == 0 and ranks % (ep * etp) == 0] if count else [min(experts)]
     # interleaving needs whole groups of pp micro-batches; the rules check the rest
-    run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (global_batch_size / dp / m) % pp == 0]
+    run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (batch / dp / m) % pp == 0]
     if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before the list takes all memory
         raise _too_large(outer[0])
     axes = [np.array(pairs).reshape(-1, 2) for pairs in (split, run, experts, ends)]  # every combination, the last varying fastest

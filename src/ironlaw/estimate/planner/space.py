@@ -33,7 +33,7 @@ WORDS = {  # that a space file may give instead of values, with the values they 
     ("dp_shard", "all"): "every divisor",
     ("micro_batch_size", "powers of two"): "1, 2, 4, and on up to the sequences of a rank",
     ("cp", "by length"): "1, 2, 4, 8, and on while a rank keeps 1,024 tokens of a sequence",
-    ("last_stage_layers", "balanced"): "even, and every split that shortens the slowest stage (first stage too)",
+    ("last_stage_layers", "balanced"): "even, and the splits with the shortest slowest stage (first stage too)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
 # what no space tries unless it lists it, in words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,8 +14,9 @@ from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.abilities import form_of
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.estimate.planner.ends import balanced_rows
 from ironlaw.estimate.planner.grid import Task
-from ironlaw.estimate.planner.mesh import mesh_rows
+from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
 from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
 from ironlaw.frozen import same_but
 from ironlaw.job import Job
@@ -129,6 +131,6 @@ def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], ot
 
     The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it.
     """
-    alike = (task for task in others if task.space == space and same_but(task.job, job, "moe_dispatcher"))
-    mesh = next((task.mesh for task in alike), None) or mesh_rows(space, job, **sizes)
-    return Task(job, bound.cluster, mesh, space, sizes["global_batch_size"], sizes["seq_len"], bound.margin(job.framework.name))
+    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], bound.margin(job.framework.name))
+    alike = (other.mesh for other in others if other.space == space and same_but(other.job, job, "moe_dispatcher"))
+    return task.replace(mesh=next(alike, None) or mesh_rows(space, job, **sizes, balance=partial(balanced_rows, task)))
