@@ -28,7 +28,7 @@ QUICK, ALL = range(14), range(14, 90)
 
 FOUND = {  # the best plan of these was not the best
     "uneven stages of a mixture": {
-        "model": "qwen-3-30b-a3b", "on": "h100-sxm", "gpus": 64, "tp": 8, "pp": 4, "zero": 1, "micro_batch_size": 4, "recompute": "none",
+        "model": "qwen-3-30b-a3b", "on": "h100-sxm", "gpus": 64, "tp": 8, "pp": 4, "micro_batch_size": 4, "recompute": "none",
         "global_batch_size": 512, "precision": "bf16", "ep": 4, "seq_len": 1024,
     },
     "embedding and loss as layers": {
