@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.grid import UNSQUEEZED
 from ironlaw.estimate.planner.space import read_space
-from ironlaw.estimate.planner.tasks import DEEP_EP
+from ironlaw.estimate.planner.tasks import offered
+from ironlaw.question.asked import asked_of
+from ironlaw.question.options import read_options
 
 MODELS = (
     "llama-3-8b", "llama-3-70b", "gemma-3-4b", "qwen-3-0.6b", "gpt-2", "nemotron-h-8b",
@@ -76,7 +79,7 @@ def whole(best: Any) -> dict[str, Any]:
 
 def overlaps_of(best: Any) -> list[str]:
     framework = best.groups[0].job.framework
-    return [*framework.overlap, *framework.may_overlap]
+    return [*framework.overlap, *(name for name in framework.able.overlap if name not in framework.overlap)]
 
 
 def changed(best: Any, plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -145,16 +148,15 @@ def assert_not_beaten(question: dict[str, Any], draws: int, seed: int) -> None:
     best = ironlaw.estimate(**question)
     if not best.fits[0]:
         return
-    plan, r = whole(best), random.Random(seed)
+    job, plan, r = best.groups[0].job, whole(best), random.Random(seed)
+    space = offered(SPACE, with_batch(bind_question(asked_of(read_options(question)))), job.framework)
     near = changed(best, plan)
     plans = [*near, *(one for _ in range(draws) if (one := drawn_plan(best, r)) is not None)]
     plans = [one for one in plans if all(one[axis] == question[axis] for axis in one.keys() & question.keys())]
-    dispatchers = SPACE.of("moe_dispatcher") if best.groups[0].job.model.num_experts else (None,)
-    modern = best.groups[0].cluster.accelerator.architecture in DEEP_EP
-    has = best.groups[0].job.framework.dispatchers if modern else ()
+    plans = [one for one in plans if one["zero"] in space.of("zero") or one["zero"] == plan["zero"]]
     given = {name: value for name, value in question.items() if name not in plan} | {"framework": best.groups[0].job.framework.name}
     variants = [dict(best.groups[0].variant)]
-    variants += [{"moe_dispatcher": one} for one in dispatchers if one in has and one != variants[0].get("moe_dispatcher")]
+    variants += [{"moe_dispatcher": one} for one in space.of("moe_dispatcher")] if job.model.num_experts else []
     some_legal = False
     for ends in {(one["first_stage_layers"], one["last_stage_layers"]) for one in plans}:
         own = [one for one in plans if (one["first_stage_layers"], one["last_stage_layers"]) == ends]
