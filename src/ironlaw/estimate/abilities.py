@@ -34,6 +34,7 @@ class Facts(NamedTuple):
     cp_method: str | None = None
     dispatcher: str | None = None
     habits: tuple[str, ...] = OVERLAPS  # what the stack overlaps by default
+    routed: bool = False  # the model has experts
 
 
 class Check(NamedTuple):
@@ -181,6 +182,12 @@ CHECKS = (
     ),
     Check(("cp",), _runs_method, "context parallelism{by_method}", "--cp"),
     Check(("ep",), lambda can, _, plan: (plan.ep == 1.0) | can.ep, "expert parallelism", "--ep"),
+    Check(
+        ("tp", "sp"),
+        lambda can, facts, plan: (plan.tp == 1.0) | (plan.sp > 0.0) | (not (can.sp_with_experts and facts.routed)),
+        "mixtures with tp and without sequence parallelism",
+        "--sp off",
+    ),
     Check(("etp",), lambda can, _, plan: (plan.etp == 1.0) | can.etp, "tensor parallelism inside an expert", "--etp"),
     Check(
         ("ep",),
@@ -219,7 +226,7 @@ def facts_of(job: Job) -> Facts:
     """What the checks read of a job."""
     return Facts(
         float(job.model.num_hidden_layers), job.count_embedding, job.layers_per_stage, job.schedule, job.cp_method, job.moe_dispatcher,
-        tuple(job.framework.overlap),
+        tuple(job.framework.overlap), bool(job.model.num_experts),
     )  # fmt: skip
 
 
@@ -343,6 +350,17 @@ def refuse_lacking(framework: Framework, rows: Sequence[Needs], folders: tuple[s
     if all(lacks):
         other = choose(rows[0], False, folders)
         raise UnsupportedError(f"{framework.name} {lacks[0]}{_cited(framework)}: leave that out, or name --framework {other}")
+
+
+def why_chosen(name: str, needs: Needs, flat: bool, folders: tuple[str, ...] = ()) -> str:
+    """Why a framework was chosen for a question that names none, in words."""
+    given = [f"{axis} {value:g}" if isinstance(value, float) else axis for axis, value in needs.axes]
+    given += [f"{option}" for _, option in needs.options]
+    order = load.record("choices", "framework", folders)
+    if name == order.otherwise:
+        return f"no framework of the catalogue has {', '.join([*given, f'accelerators of {needs.vendor}'])}"
+    one = "for one accelerator" if needs.gpus == 1.0 else "for tp 1 and pp 1"
+    return f"the first {one if flat else 'in order'} that has {', '.join(given) or f'accelerators of {needs.vendor}'}"
 
 
 def usual_framework(vendor: str, gpus: float | None = None, tp: float | None = None, pp: float | None = None) -> str:

@@ -15,7 +15,7 @@ from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.batch import assume_batch
 from ironlaw.estimate.bind.model import with_tokens
-from ironlaw.estimate.bind.question import Bound, bind_question, with_batch
+from ironlaw.estimate.bind.question import Bound, bind_question, note_framework, with_batch
 from ironlaw.estimate.cautions import cautions
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
@@ -322,8 +322,7 @@ def with_run(group: Group, bound: Bound) -> Group:
         low, high = float(np.min(group.level.factor)), float(np.max(group.level.factor))
         times = f"{low:.3f}" if high - low < 0.0005 else f"{low:.3f} to {high:.3f}"
         assume(notes, "correction", f"step times {times} ({group.level.label})", "override")
-    if "framework" not in asked.given:
-        assume(notes, "framework", name, "default")
+    note_framework(notes, bound, asked.rows[int(group.index[0]) if len(asked.rows) > 1 else 0])
     if asked.margin is None:
         assume(notes, "margin", f"{group.margin:.1%} of device memory", "default")
     run = None

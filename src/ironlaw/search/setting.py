@@ -11,7 +11,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.batch import assume_batch
 from ironlaw.estimate.bind.money import bind_price
-from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
+from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, note_framework, with_batch
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.documents.columns import real_tokens
 from ironlaw.estimate.planner.best import best_plan
@@ -26,8 +26,8 @@ from ironlaw.estimate.sizing import round_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan, plan_with
 from ironlaw.question import defaults
-from ironlaw.question.asked import with_options
-from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.asked import Row, with_options
+from ironlaw.question.assumptions import Assumptions
 from ironlaw.search.question import Question
 from ironlaw.search.sweep import sweep
 from ironlaw.terms import plain
@@ -111,17 +111,21 @@ class Setting:
     @property
     def framework(self) -> str:
         """The name of the framework that runs every plan of the setting."""
+        return framework_of(self.base, self._row)
+
+    @property
+    def _row(self) -> Row:
+        """The row of the question with what the space fixes, which the framework follows."""
         row, space = self.base.asked.rows[0], self.question.space
-        row = row._replace(gpus=self.gpus, tp=space.fixed("tp"), pp=space.fixed("pp") or row.pp)
-        return framework_of(self.base, row)
+        fixed = {n: v[0] for n, v in space.values.items() if n in space.given and n in Row._fields and isinstance(v, tuple) and len(v) == 1}
+        return row._replace(**{**fixed, "gpus": self.gpus, "tp": space.fixed("tp"), "pp": space.fixed("pp") or row.pp})
 
     @property
     def assumptions(self) -> Assumptions:
         """The assumptions of the bound question, its batch, and the framework that its rule gives."""
         notes = list(self.bound.assumptions)
         assume_batch(notes, self.bound, [self.batch])
-        if "framework" not in self.bound.asked.given:
-            assume(notes, "framework", self.framework, "default")
+        note_framework(notes, self.base, self._row)
         return notes
 
     @property

@@ -12,7 +12,7 @@ from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.abilities import choose, is_flat, needs_of, refuse_lacking
+from ironlaw.estimate.abilities import choose, is_flat, needs_of, refuse_lacking, why_chosen
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_host, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
@@ -222,6 +222,15 @@ def framework_of(bound: Bound, row: Row) -> str:
         return bound.asked.framework
     needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers))
     return choose(needs, is_flat(row.gpus, row.tp, row.pp), bound.folders)
+
+
+def note_framework(notes: Assumptions, bound: Bound, row: Row) -> None:
+    """Note the framework of a question that names none, and what it was chosen by."""
+    if "framework" in bound.asked.given:
+        return
+    name, flat = framework_of(bound, row), is_flat(row.gpus, row.tp, row.pp)
+    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers))
+    assume(notes, "framework", f"{name}, chosen: {why_chosen(name, needs, flat, bound.folders)}", "default")
 
 
 def with_batch(bound: Bound) -> Bound:

@@ -44,11 +44,11 @@ def offered(space: Space, bound: Bound, framework: Framework, seldom: bool = Fal
     if space.own:
         return space
     can = framework.able.replace(seldom=()) if seldom else framework.able
-    many = bound.model.num_experts and bound.cluster.accelerator.architecture in DEEP_EP and "ep" not in _missing_axes(can)
-    dispatchers = defaults.DISPATCHERS if can.dispatchers == ANY else can.dispatchers
+    many = bound.model.num_experts and bound.cluster.accelerator.architecture in DEEP_EP
+    dispatchers = defaults.DISPATCHERS if can.dispatchers == ANY or "ep" in _missing_axes(can) else can.dispatchers
     known = {
         "schedule": can.schedules,
-        "moe_dispatcher": dispatchers if many else dispatchers[:1],
+        "moe_dispatcher": dispatchers if many and "ep" not in _missing_axes(can) else dispatchers[:1],
         "cuda_graphs": can.cuda_graphs if can.cuda_graphs == ANY else (defaults.CUDA_GRAPH, *can.cuda_graphs),
         "gradient_dtype": can.gradient_dtypes,
         "weights_dtype": framework.weights_dtypes or ANY,
@@ -61,7 +61,8 @@ def offered(space: Space, bound: Bound, framework: Framework, seldom: bool = Fal
     for axis, holds in {
         "zero": lambda stage: stage in can.zero and f"zero {stage:g}" not in can.seldom,
         "recompute": lambda how: has(can.recompute, form_of(how)),
-        **{f"overlap_{n.replace('-', '_')}": _may_be(n in framework.overlap or has(can.overlap, n)) for n in OVERLAPS},
+        "sp": lambda on: on or not (can.sp_with_experts and bound.model.num_experts),
+        **{f"overlap_{n.replace('-', '_')}": _may_be(n in framework.overlap or _proposes(can, n)) for n in OVERLAPS},
         **{f"offload_{n}": _may_be(has(can.offload, n) and f"offload {n}" not in can.seldom) for n in OFFLOADS},
     }.items():
         if axis in tried:
@@ -71,6 +72,11 @@ def offered(space: Space, bound: Bound, framework: Framework, seldom: bool = Fal
     values = {axis: values for axis, values in space.values.items() if axis in given or axis in unequal}
     values |= {axis: tuple(kept) for axis, kept in tried.items() if kept and (axis not in ENDS or axis in unequal)}
     return replace(space, values=values, methods=tuple(m for m in defaults.CP_METHODS if has(can.cp, m)) or defaults.CP_METHODS[:1])
+
+
+def _proposes(can: Can, overlap: str) -> bool:
+    """True where a stack has an overlap that its habits do not have, and people run it."""
+    return has(can.overlap, overlap) and f"overlap {overlap}" not in can.seldom
 
 
 def _may_be(there: bool) -> Callable[[float], bool]:
