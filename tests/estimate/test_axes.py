@@ -104,7 +104,8 @@ PAYS = {
 NO_AXES = {
     "gpus", "micro_batch_size", "global_batch_size", "seq_len", "recompute_layers", "recompute_attention", "recompute_linear",
     "recompute_elementwise", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer",
-    "offload_activations", "offload_parameters", "offload_nvme", "overlap_ep", "first_stage_layers", "last_stage_layers", "recompute_segment",
+    "offload_activations", "offload_parameters", "offload_nvme", "overlap_ep", "first_stage_layers",
+    "last_stage_layers", "recompute_segment",
 }  # fmt: skip
 
 
