@@ -67,7 +67,7 @@ def test_the_batches_to_try_share_all_that_a_larger_batch_of_their_octave_could_
             for batch in range(low, high + 1):
                 shared = math.gcd(batch, gpus)
                 better = (other for other in tried if batch <= other <= high and math.gcd(int(other), gpus) % shared == 0)
-                assert 8 * shared < most or any(better)
+                assert 4 * shared < most or any(better)
 
 
 def test_the_batches_to_try_double_for_powers_of_two():

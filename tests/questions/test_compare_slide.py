@@ -159,13 +159,14 @@ def test_many_l4_answer_as_plan_does(ask):
     assert found["answer"] and found["gpus"] <= 14336
 
 
-def test_a_count_that_divides_badly_is_warned_of_with_a_near_one_that_does_not():
-    """124 are 4 x 31, so that only four ranks can share eight experts; 128 are within a twentieth."""
-    answer = compare("mixtral-8x7b", on="h100-sxm", gpus=124)
-    line = next(line for line in answer.warnings if "has few usable divisors" in line)
-    rates = [ironlaw.estimate("mixtral-8x7b", on="h100-sxm", gpus=n).tokens_per_second[0] / n for n in (124, 128)]
-    assert f"128 give {rates[1] / rates[0] - 1:.0%} more" in line
-    assert not [line for line in compare("llama-3-8b", on="h100-sxm", gpus=64).warnings if "has few usable divisors" in line]
+def test_a_count_that_divides_badly_is_warned_of_with_how_many_to_leave_idle():
+    """1,500 are 12 x 125: with a batch of 1,024 no plan has more than four data-parallel ranks of whole nodes."""
+    options = {"on": "h100-sxm", "gpus": 1500, "global_batch_size": 1024}
+    line = next(line for line in compare("llama-3-70b", **options).warnings if "of your 1,500 process" in line)
+    count = float(line.split(" of your")[0].replace(",", ""))
+    rates = [ironlaw.estimate("llama-3-70b", **{**options, "gpus": n}).tokens_per_second[0] for n in (1500, count)]
+    assert f"process {rates[1] / rates[0] - 1:.0%} more" in line
+    assert not [line for line in compare("llama-3-8b", on="h100-sxm", gpus=64).warnings if "of your" in line]
 
 
 def test_what_one_accelerator_cannot_do_is_a_row_that_answers_no():

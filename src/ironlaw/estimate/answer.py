@@ -16,11 +16,12 @@ from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.batch import assume_batch
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, note_framework, with_batch
-from ironlaw.estimate.cautions import cautions
+from ironlaw.estimate.cautions import cautions, remedy_lines
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
-from ironlaw.estimate.planner.choose import Placed, place
+from ironlaw.estimate.planner.place import Placed, place
+from ironlaw.estimate.planner.remedies import Remedies
 from ironlaw.estimate.rates import throughput
 from ironlaw.estimate.step import Step, step
 from ironlaw.estimate.waterfall import waterfall
@@ -31,7 +32,7 @@ from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import OPTIONS, read_options
 from ironlaw.shown import Columns, Shown
-from ironlaw.terms import BOUNDS, Term, shares, total
+from ironlaw.terms import BOUNDS, Term, scalar, shares, total
 
 if TYPE_CHECKING:
     from ironlaw.catalog.citations import Citations
@@ -50,7 +51,7 @@ class Group(Frozen):
     chosen: tuple[tuple[str, ...], ...]
     variant: Mapping[str, Any]  # options that were chosen for the job
     tight: tuple[bool, ...]  # no plan keeps the margin of memory free, so one was chosen that does not
-    better_batch: tuple[tuple[float, float] | None, ...]  # a batch near the given one that is much faster, and how many times
+    remedies: tuple[Remedies, ...]  # batches and numbers of accelerators that are much faster
     rules: Mapping[str, Any]
     memory: Memory
     step: Step
@@ -285,7 +286,7 @@ def evaluate(placed: Placed) -> Group:
         chosen=placed.chosen,
         variant=placed.variant,
         tight=placed.tight,
-        better_batch=placed.better_batch,
+        remedies=placed.remedies,
         rules={**rules, "fits": needed.fits},
         memory=needed,
         step=timed,
@@ -300,7 +301,7 @@ def evaluate(placed: Placed) -> Group:
 def evaluate_plans(group: Group, rows: Sequence[int], folders: tuple[str, ...]) -> Group:
     """Some rows of a group, evaluated again with the plans they have."""
     assert group.asked is not None
-    own = ("recompute", "chosen", "tight", "better_batch")
+    own = ("recompute", "chosen", "tight", "remedies")
     return evaluate(
         Placed(
             bound=with_batch(bind_question(group.asked.replace(**group.variant), folders)),
@@ -331,8 +332,11 @@ def with_run(group: Group, bound: Bound) -> Group:
 
         run = run_of(bound, group.job, group.plan, group.step.tree.value, group.step.forward_share)
         notes += bound.run_assumptions
-    warnings = (*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen))
-    return group.replace(run=run, assumptions=notes, warnings=warnings, asked=asked)
+    warnings = [*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen)]
+    if group.plan.rows == 1:
+        plan, mfu = group.plan, group.throughput["mfu"]
+        warnings += remedy_lines(group.remedies[0], *(scalar(column) for column in (plan.gpus, plan.global_batch_size, plan.seq_len, mfu)))
+    return group.replace(run=run, assumptions=notes, warnings=tuple(warnings), asked=asked)
 
 
 __all__ = ["Estimate", "Group", "answer", "answer_asked", "estimate"]

@@ -122,7 +122,6 @@ def warnings(group: Group, at: int) -> list[str]:
         *group.warnings,
         *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
         *([unbanded] if unbanded else []),
-        *_batch_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),
         *_paging_warning(group, at),
@@ -131,19 +130,6 @@ def warnings(group: Group, at: int) -> list[str]:
         *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
     ]
-
-
-def _batch_warning(group: Group, at: int) -> list[str]:
-    """Warn where the default batch cannot fill the pipeline, and where a batch near the given one is much faster."""
-    if better := group.better_batch[at]:
-        batch, times = better
-        given, gpus = number(group.plan.global_batch_size, at), number(group.plan.gpus, at)
-        return [f"a batch of {given:g} splits badly over {gpus:,.0f} GPUs: {batch:g} gives {times - 1.0:.0%} more tokens per second"]
-    by_default = any(a["name"] == "global_batch_size" and a["origin"] == "default" for a in group.assumptions)
-    idle = number(group.shares["pipeline"], at) or 0.0
-    if not by_default or idle < 0.2:
-        return []
-    return [f"the default batch leaves {idle:.0%} of the step to the pipeline bubble: give --global-batch-size"]
 
 
 def _offload_warning(group: Group, at: int) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Collection
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.bind.batch import in_words
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
+from ironlaw.estimate.planner.remedies import Remedies
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
@@ -108,3 +110,23 @@ def _longest_sequence(asked: Asked) -> float:
 def _is_one(asked: Asked, axis: str) -> bool:
     """True where the axis is 1 in every row, and not left open."""
     return all(getattr(row, axis) == 1.0 for row in asked.rows)
+
+
+def remedy_lines(remedies: Remedies, gpus: float, batch: float, seq_len: float, mfu: float) -> list[str]:
+    """What makes the run of a plan much faster, with figures: another batch, or fewer accelerators. Every verb prints these."""
+    lines, within = [], ""
+    if remedies.over_limit:
+        over = f"{gpus:,.0f} has few divisors: the batch of {in_words(batch * seq_len)} tokens"
+        lines.append(f"{over} is above the limit of {in_words(remedies.over_limit)} for this run")
+        within = ", with a batch within the limit"
+    if other := remedies.fewer:
+        count, more = other.value, f"{abs(other.times - 1.0):.0%} {'more' if other.times >= 1.0 else 'fewer'}"
+        theirs = f"MFU {mfu * other.times * gpus / count:.1%} against {mfu:.1%}{within}"
+        lines.append(f"{count:,.0f} of your {gpus:,.0f} process {more} tokens/s ({theirs}): leave {gpus - count:,.0f} idle")
+    if other := remedies.near_batch:
+        gain = f"--global-batch-size {other.value:g} gives {other.times - 1.0:.0%} more tokens/s"
+        lines.append(f"a batch of {batch:g} splits badly over {gpus:,.0f} GPUs: {gain}")
+    if other := remedies.larger_batch:
+        gain = f"--global-batch-size {other.value:g} ({in_words(other.value * seq_len)}) gives {other.times:.1f} times the tokens/s"
+        lines.append(f"a batch of {in_words(batch * seq_len)} tokens is small for {gpus:,.0f} GPUs: {gain}")
+    return lines

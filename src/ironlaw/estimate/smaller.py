@@ -16,7 +16,8 @@ from ironlaw.estimate.answer import Group, answer_asked, evaluate
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.placement import slices_of, tray_of
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import Choice, place_choice, search_row
+from ironlaw.estimate.planner.choose import Choice, search_row
+from ironlaw.estimate.planner.place import place_choice
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.question.asked import Row

@@ -49,10 +49,9 @@ FINE_TUNED = (16.0, 128.0)  # sequences of a step of published fine-tuning recip
 FINE_TUNED_EACH = 8.0  # sequences of a step for each accelerator: the defaults of Hugging Face's TrainingArguments, 8 x 1
 NEAR_BATCH = 0.10  # of a batch that the user gave: a batch so near that is much faster is worth a warning
 BATCH_COST = 0.10  # of the tokens per second of a near batch: what the given batch must cost to be worth the warning
-NEAR_COUNT = 0.05  # of a number of accelerators: a round number so near that is much faster is worth a warning
 MUCH_SHARED = 4  # times the divisors that the given batch shares with the accelerators: what a near batch must share to be tried
 FEW_SEQUENCES = 10.0  # of a batch: with fewer no other batch is within a tenth
-FEWEST_SHARED = 8.0  # a batch to try shares at least one over this of the divisors that the best of them shares with the accelerators
+FEWEST_SHARED = 4.0  # a batch to try shares at least one over this of the divisors that the best of them shares with the accelerators
 OPTIMIZER = "adamw"
 SCHEDULE = "1f1b"
 SCHEDULE_RULE = "1f1b, interleaved where vpp > 1"
@@ -140,7 +139,7 @@ def batches(gpus: float, usual: float, least: float, most: float, micro_batch_si
     The ranks of data parallel divide both the batch and ``gpus``, so a plan for a batch is a plan for every larger batch that shares the
     same divisors with ``gpus``, and takes no longer for a sequence there. Each octave, counted down from ``most``, is searched on its own.
     Of each set of shared divisors only the largest batch of an octave and the one nearest to the usual number can be wanted. A batch
-    that shares less than an eighth of what another of its octave shares is left out: it would leave few ranks to data parallel.
+    that shares less than a quarter of what another of its octave shares is left out: it would leave few ranks to data parallel.
     Batches within 5 % of each other are as near; of these the one that shares most comes first.
 
     >>> batches(512, 512, 384, 640), batches(1000, 512, 384, 640)

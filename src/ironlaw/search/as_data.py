@@ -10,7 +10,10 @@ from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import step_band, told_apart
+from ironlaw.estimate.cautions import remedy_lines
+from ironlaw.estimate.planner.choose import Choice as Planned
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
+from ironlaw.estimate.planner.remedies import remedies_of
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.question.asked import SCALARS
 from ironlaw.question.defaults import OFFLOADS
@@ -23,6 +26,7 @@ from ironlaw.search.near import near_entry, near_plans, probabilities, whole_as_
 from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import compare_context_parallel, difference
+from ironlaw.terms import scalar
 
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
 
@@ -37,7 +41,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
     return {
         **common_keys(
             setting.assumptions if setting else [],
-            [*search_warnings(result), *(plans[0]["warnings"] if plans else [])],
+            [*search_warnings(result), *(plans[0]["warnings"] if plans else []), *_remedies(result, choices, estimates)],
             result.folders,
             setting.bound.cluster.calibration if setting else None,
         ),
@@ -76,6 +80,18 @@ def question_data(result: SearchResult) -> dict[str, Any]:
         "space": q.space.title,
         "not_searched": list(q.space.unsearched()),
     }
+
+
+def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[str]:
+    """What makes the best plan of one number of accelerators much faster, as an estimate of the question says it."""
+    if len(result.question.gpus) > 1 or result.partial or not choices:
+        return []
+    best, (group, at) = choices[0], estimates[0][0].place_of(estimates[0][1])
+    bound = best.setting.opened
+    row = bound.asked.rows[0]
+    planned = Planned(row._replace(global_batch_size=best.setting.batch), (), {}, seconds=best.seconds)
+    found = remedies_of(bound, row, result.question.space, {(): bound}, planned)
+    return remedy_lines(found, best.setting.gpus, best.setting.batch, best.setting.seq_len, scalar(group.throughput["mfu"], at))
 
 
 def search_warnings(result: SearchResult) -> list[str]:

@@ -52,6 +52,17 @@ def batch_range(bound: Bound, row: Row) -> BatchRange:
     return _around(usual, most, rule)
 
 
+def in_words(tokens: float) -> str:
+    """Tokens with a binary prefix where that is short, else with a decimal one.
+
+    >>> in_words(2.0**24), in_words(8191 * 8192.0)
+    ('16 Mi', '67.1 M')
+    """
+    if tokens % 2**18 == 0.0:
+        return in_binary(tokens)
+    return f"{tokens / 1e6:.3g} M" if tokens >= 1e6 else f"{tokens:,.0f}"
+
+
 def in_binary(tokens: float) -> str:
     """Tokens with a binary prefix.
 

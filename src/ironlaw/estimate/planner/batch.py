@@ -3,31 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import log2
 
+from ironlaw.estimate.planner.space import Space
 from ironlaw.question.defaults import BATCH_LOSS
 
 Rate = Callable[[float, float], float]
+# values of axes with which the batches of a mixture are compared: each lets a plan be faster, hardly one batch more than another
+ROUGH = {
+    "dp_replicate": (1.0,), "schedule": ("1f1b",), "moe_dispatcher": ("deepep",), "overlap_ep": (0.0,), "sp": (1.0,), "zero": (1.0, 3.0),
+    "recompute": ("none", "selective", "full"), "overlap_grad_reduce": (1.0,), "overlap_param_gather": (1.0,), "overlap_tp": (1.0,),
+    "overlap_pp": (1.0,),
+}  # fmt: skip
+
+
+def rough_space(space: Space, mixture: bool) -> Space:
+    """The space in which batches and numbers of accelerators are compared: of a mixture, whose plans are many, a part of it."""
+    if not mixture or space.own:
+        return space
+    values = {axis: ROUGH.get(axis, kept) if axis not in space.given else kept for axis, kept in space.values.items()}
+    return replace(space, values=values).without(("last_stage_layers",))
 
 
 def pick_batch(batches: Sequence[float], rate: Rate) -> float:
     """The first batch whose plan loses at most 5 % of the tokens per second of the best one; of ``batches`` the nearest come first.
 
     ``rate(batch, least)`` is the rate of the best plan of a batch, or 0 where none is as fast as ``least``. A batch that cannot be
-    ahead costs little: its search ends at ``least``. The best is looked for among the batches above half of the largest, as each smaller
-    one has a multiple there, and the first. If no batch has a rate, the first is picked.
+    ahead costs little: its search ends at ``least``. Each smaller batch has a multiple in the largest octave, so the best is looked for
+    there and at the first. Octaves are then followed down while they have a batch that loses little. If no batch has a rate, the first
+    is picked.
 
     >>> rates = {512.0: 1.0, 576.0: 1.04, 640.0: 1.08}
     >>> pick_batch(tuple(rates), lambda batch, least: rates[batch] if rates[batch] >= least else 0.0)
     576.0
     """
-    first, kept = batches[0], 1.0 - BATCH_LOSS
+    first, kept, most = batches[0], 1.0 - BATCH_LOSS, max(batches)
+    octaves: dict[int, list[float]] = {}
+    for batch in batches:
+        octaves.setdefault(int(log2(most / batch)), []).append(batch)
     known = {first: rate(first, 0.0)}
     ahead = known[first] / kept  # rates up to here leave the first batch the answer
     best = known[first]
-    for batch in sorted((n for n in batches[1:] if n > max(batches) / 2.0), reverse=True):
-        known[batch] = rate(batch, max(best, ahead))
-        best = max(best, known[batch])
-    for batch in batches:
-        if known.get(batch, 0.0) >= kept * best or (batch != first and rate(batch, kept * best) > 0.0):
-            return batch
-    return first
+    for batch in sorted(octaves[0], reverse=True):
+        if batch != first:
+            known[batch] = rate(batch, max(kept * best, ahead))
+            best = max(best, known[batch])
+    if known[first] >= kept * best:
+        return first
+    picked = first
+    for octave in sorted(octaves):
+        for batch in octaves[octave]:
+            if known.get(batch, 0.0) >= kept * best or (batch != first and rate(batch, kept * best) > 0.0):
+                picked = batch
+                break
+        else:
+            if octave:
+                break
+    return picked

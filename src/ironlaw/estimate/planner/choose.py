@@ -1,17 +1,16 @@
-"""The plan of every row of a question: as given, or the best plan of the space that the row leaves open."""
+"""The plan of one row: as given, or the best plan of the space that the row leaves open, with the batch where the question gives none."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
-from ironlaw.estimate.planner.batch import pick_batch
-from ironlaw.estimate.planner.best import UNFIT, best_plan
+from ironlaw.estimate.planner.batch import pick_batch, rough_space
+from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
@@ -21,31 +20,14 @@ from ironlaw.estimate.planner.rows import (
     given_axes,
     given_space,
     is_given,
-    plan_of_rows,
     row_of,
     with_implied,
 )
-from ironlaw.estimate.planner.space import Space, read_space
+from ironlaw.estimate.planner.space import Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
-from ironlaw.frozen import Frozen
 from ironlaw.job import Job
-from ironlaw.plan import Plan
 from ironlaw.question import defaults
 from ironlaw.question.asked import Row
-
-
-class Placed(Frozen):
-    """The plans of rows that share a job: columns, the rows of the question they answer, and what was chosen in each."""
-
-    bound: Bound
-    framework: str
-    variant: dict[str, Any]  # options that were chosen for the job
-    plan: Plan
-    index: Any
-    recompute: tuple[str, ...]
-    chosen: tuple[tuple[str, ...], ...]
-    tight: tuple[bool, ...]  # the plan was chosen, and keeps too little memory free because none keeps more
-    better_batch: tuple[tuple[float, float] | None, ...]  # a batch near the given one that is much faster, and how many times
 
 
 class Choice(NamedTuple):
@@ -56,43 +38,6 @@ class Choice(NamedTuple):
     variant: dict[str, Any]
     tier: int = 0  # how much memory the plan keeps free: see ``best.Best``
     seconds: float = 0.0  # of a step, where the plan was searched
-    better_batch: tuple[float, float] | None = None
-
-
-def place(bound: Bound) -> list[Placed]:
-    """A plan for every row: the given one, else the best of the space (``best.best_plan``); rows that are alike are searched once."""
-    space = read_space(bound.asked.space)
-    bounds: dict[Any, Bound] = {(): bound}
-    choices: dict[Row, Choice] = {}
-    for row in bound.asked.rows:
-        if row not in choices:
-            choices[row] = choose(bound, row, space, bounds)
-    shared: dict[Any, list[int]] = {}
-    for index, row in enumerate(bound.asked.rows):
-        choice = choices[row]
-        variant = tuple(choice.variant.items())
-        unasked = bool(choice.row.offload) and not row.offload  # the question binds no host
-        shared.setdefault((framework_of(bounds[variant], row), variant, unasked), []).append(index)
-    return [_place(bounds[variant], name, unasked, index, choices) for (name, variant, unasked), index in shared.items()]
-
-
-def _place(bound: Bound, framework: str, bind_again: bool, index: list[int], choices: dict[Row, Choice]) -> Placed:
-    """The rows at ``index``, which share a job, with their plans."""
-    listed = [choices[bound.asked.rows[i]] for i in index]
-    rows = [choice.row for choice in listed]
-    if bind_again:
-        bound = bind_variant(bound, {"rows": tuple(rows)})
-    return Placed(
-        bound,
-        framework,
-        listed[0].variant,
-        plan_of_rows(bound.job(framework), rows),
-        np.array(index, dtype=np.int64),
-        tuple(str(row.recompute) for row in rows),
-        tuple(choice.chosen for choice in listed),
-        tuple(0 < choice.tier < UNFIT for choice in listed),
-        tuple(choice.better_batch for choice in listed),
-    )
 
 
 def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
@@ -105,9 +50,17 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
             closed = closed._replace(global_batch_size=defaults.batch_of_ranks(_sequences_at_once(job, closed), usual))
         return Choice(closed, _open_axes(bound, row, LAYOUT_AXES), {})
     if row.global_batch_size is not None:
-        choice = search_row(bound, row, space, bounds) or _without_plan(bound, row)
-        better = better_batch(bound, row, space, bounds, choice.seconds) if len(bound.asked.rows) == 1 else None
-        return choice._replace(better_batch=better)
+        return search_row(bound, row, space, bounds) or _without_plan(bound, row)
+    rough = rough_space(space, bool(bound.model.num_experts))
+    choice = choose_batch(bound, row, rough, bounds)
+    if rough is space or not choice.seconds:
+        return choice
+    row = row._replace(global_batch_size=choice.row.global_batch_size)
+    return search_row(bound, row, space, bounds) or _without_plan(bound, row)
+
+
+def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
+    """The batch of a row that gives none, with its best plan in a space."""
     allowed = batch_range(bound, row)
     batches = allowed.to_try(row.gpus or 1.0, row.micro_batch_size or 1.0)
     found: dict[float, Choice] = {}
@@ -128,26 +81,6 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
     return found.get(batch) or _without_plan(bound, row._replace(global_batch_size=batch))
 
 
-def better_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seconds: float) -> tuple[float, float] | None:
-    """A batch near the given one with a plan that gives much more tokens per second, and how many times; None where there is none.
-
-    Only a batch that shares few divisors with the number of accelerators is worth the search.
-    """
-    given, gpus = row.global_batch_size or 0.0, row.gpus or 1.0
-    low, high = (1.0 - defaults.NEAR_BATCH) * given, (1.0 + defaults.NEAR_BATCH) * given
-    near = defaults.batches(gpus, given, low, high, row.micro_batch_size or 1.0) if given >= defaults.FEW_SEQUENCES else []
-    shared = gcd(int(given), int(gpus))
-    best: tuple[float, float] | None = None
-    for batch in near:
-        if gcd(int(batch), int(gpus)) < defaults.MUCH_SHARED * shared:
-            continue
-        least = best[1] if best else 1.0 / (1.0 - defaults.BATCH_COST)
-        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, seconds / least * batch / given)
-        if choice is not None and seconds > 0.0:
-            best = batch, seconds / choice.seconds * batch / given
-    return best
-
-
 def _sequences_at_once(job: Job, row: Row) -> float:
     """Sequences that all data-parallel ranks of a closed row start together; with chunks, for a whole group of micro-batches."""
     ranks = (row.gpus or 1.0) / ((row.tp or 1.0) * (row.pp or 1.0) * (row.cp or 1.0))
@@ -159,13 +92,6 @@ def _without_plan(bound: Bound, row: Row) -> Choice:
     """A row for which no plan is legal, closed by rule: the rules say which of them the given axes break."""
     job, filled = bound.job(framework_of(bound, row)), with_implied(row, bound.asked.schedule)
     return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
-
-
-def place_choice(row: Row, choice: Choice, bounds: dict[Any, Bound]) -> Placed:
-    """The plan that was chosen for one row; ``bounds`` has the question bound for its variant."""
-    own = bounds[tuple(choice.variant.items())]
-    own = own.replace(asked=own.asked.replace(rows=(row,)))
-    return _place(own, framework_of(own, row), bool(choice.row.offload) and not row.offload, [0], {row: choice})
 
 
 def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:

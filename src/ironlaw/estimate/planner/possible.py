@@ -9,8 +9,9 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.memory.total import memory
-from ironlaw.estimate.planner.choose import place, tasks_of_row
+from ironlaw.estimate.planner.choose import tasks_of_row
 from ironlaw.estimate.planner.grid import MOST_CELLS, Task, all_true, evaluate_cells, legal_masks, rooms, usable_choices
+from ironlaw.estimate.planner.place import place
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.estimate.rules import legal, legality

@@ -186,16 +186,6 @@ class Cell:
         counts = sizing.counts_below(most, self.node, tried) if most >= self.node else [n for n in tried if n <= most]
         return [gpus for gpus in counts if gpus in self.outcomes or scalar(self.power(gpus)) <= self.limits.power]  # type: ignore[operator]
 
-    def find_better_near(self, outcome: Outcome) -> tuple[float, float] | None:
-        """The nearest round count that is much faster for each accelerator, and how many times; None for a count that divides well."""
-        tried = self.round_counts()
-        near = [n for n in tried if abs(n / outcome.gpus - 1.0) <= defaults.NEAR_COUNT]
-        if not near or outcome.gpus in near or not outcome.rate:
-            return None
-        count = min(near, key=lambda n: abs(n - outcome.gpus))
-        times = self.at(count).rate / count / (outcome.rate / outcome.gpus)
-        return (count, times) if times > 1.0 / (1.0 - defaults.BATCH_COST) else None
-
     def find_nearest(self, outcome: Outcome, model: Any) -> tuple[float, ...]:
         """The nearest counts that work for a row that answers no."""
         if not outcome.refusals:
@@ -241,10 +231,6 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     storage = count_storage(saved_by(group.job), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
     more = (*run_terms, *network_terms, *storage.terms)
     lines = row_warnings(group, 0)
-    if better := cell.find_better_near(outcome):
-        count, times = better
-        gain = f"{count:,.0f} give {times - 1.0:.0%} more tokens/s for each of them"
-        lines.append(f"{gpus:,.0f} x {cell.hardware.name} has few usable divisors: {gain}")
     return Candidate(
         **common, planned=_planned(outcome), trained=trained, run=run, network=network, storage=storage,
         terms=(*terms, *(term.named(f"{label} {term.name}") for term in more)), warnings=tuple(lines),

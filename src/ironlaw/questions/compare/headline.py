@@ -77,17 +77,19 @@ def _say_best(rows: list[Candidate], goal: str, several: bool) -> list[str]:
         "cost": "cheapest run" if best.run else "cheapest per token",
         "time": "fastest",
         "energy": "least energy",
-        "carbon": "least carbon",
+        "carbon": "least CO2e",
     }
     if goal == "cost" and best.target and not best.run:
         words["cost"] = "cheapest per hour"
     where = f" at {best.target:,.0f} tokens/s" if best.target and several else ""
     lines = [f"{words.get(goal, 'fewest accelerators')}{where}: {describe(best)}"]
     others = []
-    for other in ("cost", "time", "energy"):
+    for other in ("cost", "time", "energy", *(["carbon"] if best.run else [])):
         winner = min(rows, key=lambda row, other=other: objective(row, other))  # type: ignore[misc]
         if other != goal and winner is not best and math.isfinite(objective(winner, other)):
-            others.append(f"{words[other]}: {_say_short(winner, other)}")
+            near = _list_near(winner, rows, other)
+            close = f" (too close to call: {', '.join(near)})" if near else ""
+            others.append(f"{words[other]}: {_say_short(winner, other)}{close}")
     if others:
         lines.append("; ".join(others))
     return [*lines, *_say_certainty(best, rows, goal)]
@@ -156,6 +158,7 @@ def _say_short(candidate: Candidate, goal: str) -> str:
             if run and run.mwh_with_failures
             else f"{trained.power / trained.tokens_per_second:.4g} J a token"
         ),
+        "carbon": lambda: f"{run.carbon_with_failures:,.4g} t CO2e" if run else "",
     }
     return f"{name}, {shown[goal]()}"
 
@@ -164,14 +167,9 @@ def _say_certainty(best: Candidate, rows: list[Candidate], goal: str) -> list[st
     """The rows whose error bands overlap with the best one's, so that the order is not certain."""
     if goal == "gpus" or len(rows) < 2:
         return []
-    ours = _width(best)
+    ours, near = _width(best), _list_near(best, rows, goal)
     others = [row for row in rows if row is not best and math.isfinite(objective(row, goal))]
     unbanded = [row.label for row in others if ours is None or _width(row) is None]
-    near = [
-        row.label
-        for row in others
-        if ours is not None and (width := _width(row)) is not None and objective(row, goal) / width <= objective(best, goal) * ours
-    ]
     lines = []
     if near:
         lines.append(f"too close to call: the error bands of {', '.join(near)} overlap with that of {best.label}")
@@ -180,6 +178,15 @@ def _say_certainty(best: Candidate, rows: list[Candidate], goal: str) -> list[st
     elif ours is None:
         lines.append(f"too close to call: {best.label} has no error band")
     return lines
+
+
+def _list_near(best: Candidate, rows: list[Candidate], goal: str) -> list[str]:
+    """The rows whose error bands of a measure overlap with that of the best row by it."""
+    ours = _width(best)
+    if ours is None:
+        return []
+    banded = [(row, width) for row in rows if row is not best and (width := _width(row)) is not None]
+    return [row.label for row, width in banded if objective(row, goal) / width <= objective(best, goal) * ours]
 
 
 def _width(candidate: Candidate) -> float | None:
