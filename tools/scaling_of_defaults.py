@@ -31,7 +31,8 @@ MODELS = ("llama-3-8b", "llama-3-70b", "qwen-3-235b-a22b", "deepseek-v3")
 DEVICES = {"h100-sxm": "H100", "b200-sxm": "B200", "gb200": "GB200", "mi300x": "MI300X", "tpu-v5p": "TPU v5p"}
 COUNTS = (
     8, 16, 24, 32, 48, 64, 72, 96, 128, 144, 192, 200, 256, 320, 384, 480, 512, 576, 640, 768,
-    896, 1000, 1024, 1280, 1536, 1920, 2000, 2048, 2304, 2560, 3072, 3584, 4096, 5000, 6144, 7168, 8192, 10240, 12288, 16384,
+    896, 1000, 1024, 1200, 1280, 1300, 1400, 1500, 1536, 1600, 1800, 1920, 2000, 2003, 2048, 2304, 2400, 2500, 2560, 3000, 3072, 3584,
+    4000, 4096, 5000, 6000, 6144, 7168, 8000, 8191, 8192, 10000, 10240, 12000, 12288, 16000, 16384,
 )  # fmt: skip
 SEQUENCES = 4  # of each accelerator, where the work of each is equal
 EQUAL, FIXED = "equal", "fixed"
@@ -73,6 +74,7 @@ def cell(model: str, on: str, gpus: int, kind: str) -> dict[str, Any]:
         **row,
         "mfu": float(found.mfu[0]),
         "batch": float(np.ravel(group.plan.global_batch_size)[0]),
+        "remedies": [line for line in group.warnings if " of your " in line or "above the limit" in line],
         "losses": losses_of(group),
         "plan": short_plan(plan, np.ravel(group.plan.num_microbatches)[0]),
     }
@@ -182,7 +184,8 @@ Nothing but the model, the accelerator and their number is given; ironlaw choose
 `python tools/scaling_of_defaults.py` makes this page. The command goes on where it was stopped.
 
 - **At equal work** the batch grows with the number of accelerators: {sequences} sequences for each.
-- **At the default batch** the question gives no batch. The batch is near 4 Mi tokens, so each accelerator has less work the more there are.
+- **At the default batch** the question gives no batch. It starts at 4 Mi tokens and grows where that pays, up to a limit
+  ([the rule](rules.md#the-batch)). A star marks an answer that names how many accelerators to leave idle, or a batch above its limit.
 
 The letters behind a number say why it is lower than the number above it. They name the losses that grew most, the largest first, until they
 make up {covered} of the fall; `?` would mark a fall that they do not account for. A loss is counted in accelerator time for each model FLOP.
@@ -209,7 +212,8 @@ def table(rows: Mapping[Key, Row], model: str, kind: str) -> str:
         cells = []
         for on in DEVICES:
             row = rows[model, on, gpus, kind]
-            cells.append(f"{100.0 * row['mfu']:.1f} {why.get((on, gpus), '')}".strip() if "mfu" in row else "-")
+            named = "*" if row.get("remedies") else ""
+            cells.append(f"{100.0 * row['mfu']:.1f}{named} {why.get((on, gpus), '')}".strip() if "mfu" in row else "-")
         lines.append(f"| {gpus:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

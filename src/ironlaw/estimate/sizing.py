@@ -38,12 +38,20 @@ def seconds_and_usd(group: Group) -> tuple[float | None, float | None]:
 
 
 def times_reached(estimate: Estimate, deadline: float | None, target: float | None) -> float:
-    """How many times an estimate of one row reaches a deadline [s] and a rate [token/s], the lower of the two; 0 where no plan fits."""
-    if not estimate.fits[0]:
+    """How many times an estimate of one row reaches a deadline [s] and a rate [token/s], the lower of the two.
+
+    0 where no plan fits, and where the default batch is above its limit: a search does not take more accelerators for a batch too large.
+    """
+    if not estimate.fits[0] or is_above_limit(estimate):
         return 0.0
     reached = math.inf if target is None else float(estimate.tokens_per_second[0]) / target
     seconds, _ = seconds_and_usd(estimate.groups[0])
     return reached if deadline is None or seconds is None else min(reached, deadline / seconds)
+
+
+def is_above_limit(estimate: Estimate) -> bool:
+    """True where the default batch of an estimate of one row is above the limit of its run."""
+    return estimate.groups[0].remedies[0].over_limit > 0.0
 
 
 def least_count(model: Model, accelerator: Accelerator, rate: float, forward_only: bool = False) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.planner.best import UNFIT
 from ironlaw.estimate.sizing import fewest_count, least_count, most_count
 from ironlaw.search.question import Question
@@ -83,8 +84,10 @@ def _usd(setting: Setting) -> float:
 def timed(start: Setting, gpus: float) -> Setting:
     """A setting on a number of accelerators with the step time of its best plan, infinity where none fits."""
     choice = choice_of(start.opened, start.question, gpus)
-    bound = with_row(start.base, gpus, choice.row.global_batch_size)
+    bound, opened = with_row(start.base, gpus, choice.row.global_batch_size), start.opened.asked.rows[0]._replace(gpus=gpus)
     setting = Setting(start.question, bound, gpus, start.variant, planned={})
+    if opened.global_batch_size is None and setting.batch > batch_range(bound, opened).most:  # above the limit
+        return setting
     if choice.seconds:
         setting.found = choice.seconds if choice.tier < UNFIT else np.inf
     else:  # the plan is given, or none is legal

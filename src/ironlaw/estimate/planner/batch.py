@@ -18,11 +18,12 @@ ROUGH = {
 }  # fmt: skip
 
 
-def rough_space(space: Space, mixture: bool) -> Space:
-    """The space in which batches and numbers of accelerators are compared: of a mixture, whose plans are many, a part of it."""
-    if not mixture or space.own:
-        return space
-    values = {axis: ROUGH.get(axis, kept) if axis not in space.given else kept for axis, kept in space.values.items()}
+def rough_space(space: Space) -> Space:
+    """A space of what a stack has, with fewer values of the axes that the question leaves open."""
+    values = {}
+    for axis, kept in space.values.items():
+        fewer = ROUGH.get(axis, ()) if axis not in space.given else ()
+        values[axis] = (fewer if isinstance(kept, str) else tuple(value for value in fewer if value in kept)) or kept
     return replace(space, values=values).without(("last_stage_layers",))
 
 

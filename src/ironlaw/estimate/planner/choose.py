@@ -10,7 +10,7 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
-from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.best import UNFIT, best_plan
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
@@ -51,22 +51,27 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
         return Choice(closed, _open_axes(bound, row, LAYOUT_AXES), {})
     if row.global_batch_size is not None:
         return search_row(bound, row, space, bounds) or _without_plan(bound, row)
-    rough = rough_space(space, bool(bound.model.num_experts))
-    choice = choose_batch(bound, row, rough, bounds)
-    if rough is space or not choice.seconds:
+    rough = is_rough(bound, space)
+    choice = choose_batch(bound, row, space, bounds, rough)
+    if not rough or not choice.seconds:
         return choice
     row = row._replace(global_batch_size=choice.row.global_batch_size)
     return search_row(bound, row, space, bounds) or _without_plan(bound, row)
 
 
-def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
-    """The batch of a row that gives none, with its best plan in a space."""
+def is_rough(bound: Bound, space: Space) -> bool:
+    """True where batches and numbers of accelerators are compared in a part of the space: a mixture has many plans."""
+    return bool(bound.model.num_experts) and not space.own
+
+
+def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], rough: bool = False) -> Choice:
+    """The batch of a row that gives none, with its best plan in a space; ``rough``: in a part of it."""
     allowed = batch_range(bound, row)
     batches = allowed.to_try(row.gpus or 1.0, row.micro_batch_size or 1.0)
     found: dict[float, Choice] = {}
 
     def rate(batch: float, least: float) -> float:
-        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, batch / least if least else np.inf)
+        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, batch / least if least else np.inf, rough)
         if choice is None:
             return 0.0
         found[batch] = choice
@@ -94,9 +99,12 @@ def _without_plan(bound: Bound, row: Row) -> Choice:
     return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
 
 
-def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf) -> Choice | None:
-    """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds."""
-    whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds)
+def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf, rough: bool = False) -> Choice | None:
+    """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds.
+
+    ``rough``: of the part of the space in which batches are compared.
+    """
+    whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds, rough=rough)
     best = best_plan(tasks, limit)
     if not bound.asked.framework and np.isinf(limit) and (best is None or best.tier == UNFIT):  # nothing else fits: what few run
         variants, tasks, space = tasks_of_row(bound, row, whole, bounds, seldom=True)
@@ -110,12 +118,13 @@ def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], l
 
 
 def tasks_of_row(
-    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seldom: bool = False
+    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seldom: bool = False, rough: bool = False
 ) -> tuple[list[dict[str, Any]], list[Task], Space]:
     """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have."""
     given = given_axes(bound.asked, row)
     job = bound.job(framework_of(bound, row))
     space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job.framework, seldom)
+    space = rough_space(space) if rough else space
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
     tasks: list[Task] = []

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
-from ironlaw.estimate.planner.batch import rough_space
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import Choice, choose, choose_batch, search_row
+from ironlaw.estimate.planner.choose import Choice, choose, choose_batch, is_rough, search_row
 from ironlaw.estimate.planner.space import Space
 from ironlaw.question import defaults
 from ironlaw.question.asked import Row
@@ -47,15 +46,16 @@ NONE = Remedies()
 
 
 def remedies_of(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], choice: Choice) -> Remedies:
-    """What makes the chosen plan of a row much faster; nothing for a plan that is given."""
-    if not choice.seconds or choice.tier == UNFIT:
-        return NONE
-    near = None if row.global_batch_size is None else near_batch(bound, row, space, bounds, choice.seconds)
+    """What makes the chosen plan of a row much faster; of a plan that is given, whether its default batch is above the limit."""
     allowed = batch_range(bound, row)
     over = row.global_batch_size is None and (choice.row.global_batch_size or 0.0) > allowed.most
+    limit = allowed.most * (row.seq_len or 1.0) if over else 0.0
+    if not choice.seconds or choice.tier == UNFIT:
+        return Remedies(over_limit=limit)
+    near = None if row.global_batch_size is None else near_batch(bound, row, space, bounds, choice.seconds)
     fewer = None if near else fewer_accelerators(bound, row, space, bounds, choice, over)
     larger = None if near or fewer else larger_batch(bound, row, space, bounds, choice)
-    return Remedies(near, larger, fewer, allowed.most * (row.seq_len or 1.0) if over else 0.0)
+    return Remedies(near, larger, fewer, limit)
 
 
 def near_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seconds: float) -> Other | None:
@@ -107,14 +107,15 @@ def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: dict[Any, B
     The numbers are compared in the rough space, then the best of them is asked for in the whole one.
     """
     gpus, tried = row.gpus or 1.0, list(_divisible_below(row.gpus or 1.0, int(plain(bound.cluster.node.accelerators))))
-    rough = rough_space(space, bool(bound.model.num_experts))
+    rough = is_rough(bound, space)
     if not tried:
         return None
-    own = choice if rough is space else search_row(bound, row._replace(global_batch_size=choice.row.global_batch_size), rough, bounds)
+    with_batch = row._replace(global_batch_size=choice.row.global_batch_size)
+    own = search_row(bound, with_batch, space, bounds, rough=True) if rough else choice
     if own is None or not own.seconds:
         return None
-    found = [Other(count, _rate(bound, row._replace(gpus=count), rough, bounds) / _rate_of(own)) for count in tried]
-    if rough is not space:  # of a mixture the two that seem best are asked for in the whole space
+    found = [Other(count, _rate(bound, row._replace(gpus=count), space, bounds, rough) / _rate_of(own)) for count in tried]
+    if rough:  # of a mixture the two that seem best are asked for in the whole space
         likely = sorted((one for one in found if over or one.times > ROUGHLY * one.value / gpus), key=lambda one: -one.times)[:2]
         found = [Other(one.value, _whole_rate(bound, row, one.value, space, bounds) / _rate_of(choice)) for one in likely]
     worth = [one for one in found if one.times > (0.0 if over else WORTH * one.value / gpus)]
@@ -126,10 +127,10 @@ def _whole_rate(bound: Bound, row: Row, gpus: float, space: Space, bounds: dict[
     return _rate_of(choose(bound, row._replace(gpus=gpus), space, bounds))
 
 
-def _rate(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> float:
+def _rate(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], rough: bool) -> float:
     """Sequences per second of the best plan of a row, with the batch it gives or the default one; 0 where none fits."""
     given = row.global_batch_size is not None
-    found = search_row(bound, row, space, bounds) if given else choose_batch(bound, row, space, bounds)
+    found = search_row(bound, row, space, bounds, rough=rough) if given else choose_batch(bound, row, space, bounds, rough)
     return 0.0 if found is None else _rate_of(found)
 
 

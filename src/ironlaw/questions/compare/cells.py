@@ -145,7 +145,7 @@ class Cell:
 
     def within(self, *kinds: str) -> sizing.Score:
         """The score of a count: 1 where it has a plan and breaks no limit of these kinds."""
-        return lambda gpus: float(not self.at(gpus).breaks(*kinds))
+        return lambda gpus: float(not self.at(gpus).breaks(*kinds) and not sizing.is_above_limit(self.at(gpus).estimate))
 
     def find_count(self, model: Any) -> float | None:
         """The count where the question gives none; None where no count meets the limits.
@@ -158,7 +158,7 @@ class Cell:
             return None
         if self.limits.budget is not None:
             sizing.most_count(self.round_counts(self.least(model)), self.node, self.within("slow", "dear"))
-            return self.pick_fastest([gpus for gpus, outcome in self.outcomes.items() if not outcome.refusals])
+            return self.pick_fastest([gpus for gpus in self.outcomes if self.within("slow", "dear")(gpus)])
         below = self.list_below_power()
         for gpus in below:
             self.at(gpus)

@@ -144,7 +144,7 @@ class _Estimates:
 
     def __init__(self, given: dict[str, Any], folders: tuple[str, ...]) -> None:
         self.given, self.folders = given, folders
-        self.options = {name: given[name] for name in (*PLAN, "seq_len") if name in given}
+        self.options = {name: given[name] for name in (*PLAN, "seq_len", "tokens") if name in given}  # the default batch follows the tokens
         self.known: dict[tuple[str, float, float | None], SiteStep] = {}
 
     def find(self, on: str, gpus: float, share: float | None) -> SiteStep:
@@ -170,8 +170,11 @@ def _estimate_steps(
     sequences = _batch_sequences(given, split, gpus, folders, notes)
     if sequences is None:
         chosen = tuple(estimates.find(on, n, None) for on, n in zip(ons, gpus, strict=True))
+        usual = sum(site.sequences or 0.0 for site in chosen)
         if split != "gpus":
-            chosen = _split_batch(estimates, split, sum(site.sequences or 0.0 for site in chosen), ons, gpus)
+            chosen = _split_batch(estimates, split, usual, ons, gpus)
+        elif len(set(gpus)) > 1:
+            chosen = _split_batch(estimates, split, _shared_by_gpus(usual, gpus), ons, gpus)
     else:
         chosen = _split_batch(estimates, split, sequences, ons, gpus)
     slowest = max(chosen, key=lambda site: site.seconds)
@@ -192,6 +195,18 @@ def _estimate_steps(
         table = _tabulate_splits({name: others[name] for name in SPLITS if name in others}, names)
     warnings = list(dict.fromkeys(line for site in chosen if site.group for line in site.group.warnings))
     return SiteSteps(chosen, float(total_parameters(slowest.group.job.model)), warnings, table)
+
+
+def _shared_by_gpus(usual: float, gpus: list[float]) -> float:
+    """The batch near the sum of the sites' own that is shared in proportion to their accelerators, by a number that they divide well.
+
+    >>> _shared_by_gpus(1536.0, [2048.0, 1024.0, 2048.0])
+    1280.0
+    """
+    common = float(math.gcd(*(int(n) for n in gpus)))
+    parts = sum(gpus) / common
+    share, near = max(usual / parts, 1.0), defaults.BATCH_RANGE
+    return defaults.batches(common, share, (1.0 - near) * share, (1.0 + near) * share)[0] * parts
 
 
 def _split_batch(estimates: _Estimates, split: str, sequences: float, ons: list[str], gpus: list[float]) -> tuple[SiteStep, ...]:
