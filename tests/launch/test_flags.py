@@ -9,6 +9,7 @@ import pytest
 
 import ironlaw
 from ironlaw.estimate.again import asked_data
+from ironlaw.estimate.as_data import layers_by_stage as stages_of
 from ironlaw.estimate.as_data import plan_data
 from ironlaw.launch.flags import MEGATRON, MEGATRON_OVERLAPS, flags_of
 from ironlaw.launch.megatron.options import options_from_arguments
@@ -57,7 +58,8 @@ COMPARED = (
 
 
 def options_of(group):
-    return {**asked_data(group, 0)["given"], "fp8_scaling": group.job.fp8_scaling, **plan_data(group, 0)}
+    plan = {**asked_data(group, 0)["given"], "fp8_scaling": group.job.fp8_scaling, **plan_data(group, 0)}
+    return {**plan, "stages": stages_of(group.job, group.plan, 0)}
 
 
 def written(group):
@@ -120,5 +122,53 @@ def test_what_a_framework_cannot_say_is_said():
         "seq_len": 8192, "recompute": "none", "precision": "fp8-block", "optimizer": "muon", "schedule": "dualpipe", "overlap": [],
     }  # fmt: skip
     note = flags_of(plan, 32)[1]["flags"]
-    assert all(word in note for word in ("no ZeRO 1", "3 chunks", "dualpipe", "fp8-block", "muon"))
+    assert all(word in note for word in ("has no ZeRO 1", "3 chunks", "dualpipe", "fp8-block", "muon"))
     assert "are not known here" in flags_of({**plan, "framework": "deepspeed"}, 32)[0]["flags"]
+
+
+def assertions_of_megatron(flags: str, layers: int, routed: bool) -> None:
+    """What validate_args asserts of these flags: https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py."""
+    words = shlex.split(flags)
+    value = {a: b for a, b in pairwise(words) if a.startswith("--")}
+    pp, tp = int(value.get("--pipeline-model-parallel-size", 1)), int(value.get("--tensor-model-parallel-size", 1))
+    chunks, layout = "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout"
+    if "--overlap-param-gather" in words:
+        assert "--use-distributed-optimizer" in words and "--overlap-grad-reduce" in words
+    if "--tp-comm-overlap" in words:
+        assert "--sequence-parallel" in words
+    if "--fp8-param-gather" in words:
+        assert "--use-distributed-optimizer" in words
+    if "--optimizer-cpu-offload" in words:
+        assert "--use-precision-aware-optimizer" in words
+    if "--use-megatron-fsdp" in words:
+        assert value["--ckpt-format"] == "fsdp_dtensor"
+    if routed and tp > 1:
+        assert "--sequence-parallel" in words
+    assert not (chunks in words and layout in words)
+    if chunks in words:
+        assert pp > (2 if "--no-overlap-p2p-communication" in words else 1)
+    ends = [
+        int(value[f"--decoder-{end}-pipeline-num-layers"]) for end in ("first", "last") if f"--decoder-{end}-pipeline-num-layers" in words
+    ]
+    slots = layers + sum(f"--account-for-{part}-in-pipeline-split" in words for part in ("embedding", "loss"))
+    if layout not in words and pp > len(ends):
+        inner = (slots - sum(ends)) / (pp - len(ends))
+        assert inner == int(inner) and all(n % int(value.get(chunks, 1)) == 0 for n in (int(inner), *ends))
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        *QUESTIONS,
+        ("llama-3-8b", {"gpus": 128, "global_batch_size": 512}),
+        ("llama-3-8b", {"gpus": 8, "tp": 1, "pp": 1, "zero": 0}),
+        ("llama-3-8b", {"gpus": 16, "tp": 4, "sp": False, "overlap": "tp"}),
+        ("llama-3.1-405b", {"gpus": 1024, "pp": 16, "vpp": 7, "tp": 8, "cp": 2, "zero": 1, "micro_batch_size": 1, "recompute": "none"}),
+        ("llama-3.1-405b", {"gpus": 512, "pp": 16, "vpp": 1, "tp": 8, "zero": 1, "micro_batch_size": 1, "recompute": "full"}),
+        ("qwen-3-30b-a3b", {"gpus": 64}),
+    ],
+    ids=str,
+)
+def test_no_flags_are_written_that_megatron_asserts_against(model, options):
+    group = ironlaw.estimate(model, on="h100-sxm", framework="megatron", **options).groups[0]
+    assertions_of_megatron(written(group)[0]["flags"], group.job.model.num_hidden_layers, bool(group.job.model.num_experts))

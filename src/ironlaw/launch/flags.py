@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from shlex import join
 from typing import Any, NamedTuple
 
+from ironlaw.catalog import load
+from ironlaw.catalog.abilities import has
 from ironlaw.frozen import Frozen
 from ironlaw.launch.megatron.patterns import stage_flags
 
@@ -49,8 +51,8 @@ MEGATRON_PRECISIONS = {
 }  # fmt: skip
 MEGATRON_SHARDING = {
     0: "", 1: "--use-distributed-optimizer",
-    2: "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads --use-distributed-optimizer",
-    3: "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --use-distributed-optimizer",
+    2: "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads --use-distributed-optimizer --ckpt-format fsdp_dtensor",
+    3: "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --use-distributed-optimizer --ckpt-format fsdp_dtensor",
 }  # fmt: skip
 MEGATRON_OPTIMIZERS = {"adamw": "adam", "sgd": "sgd --sgd-momentum 0", "momentum": "sgd", "muon": "muon"}
 MEGATRON_DISPATCHERS = {
@@ -94,8 +96,8 @@ class Writer(Frozen):
 def flags_of(options: Mapping[str, Any], layers: int, predicting: int = 0) -> list[dict[str, str]]:
     """The launch flags of a plan as rows: where they go, and the flags; then what they do not say.
 
-    ``options`` has the plan and the job by the names of the options; ``layers`` and ``predicting`` are the model's layers, and those that
-    predict further tokens.
+    ``options`` has the plan and the job by the names of the options, and as ``stages`` the layers of each pipeline rank; ``layers`` and
+    ``predicting`` are the model's layers, and those that predict further tokens.
 
     >>> plan = {"framework": "megatron", "tp": 4, "pp": 1, "micro_batch_size": 1, "global_batch_size": 512, "seq_len": 8192, "sp": True,
     ...     "zero": 1, "recompute": "none", "precision": "bf16", "optimizer": "adamw", "overlap": ["grad-reduce"]}
@@ -122,7 +124,8 @@ def _write_megatron(plan: Mapping[str, Any]) -> Iterator[str]:
     """Arguments of Megatron-LM."""
     yield from _values(MEGATRON, plan)
     pp, vpp = plan.get("pp", 1), plan.get("vpp", 1)
-    stages = stage_flags(plan.get("layers_per_stage") or [plan["layers"] // pp] * pp, vpp, plan["predicting"]) if _is_even(plan) else []
+    per_stage = plan.get("stages") or plan.get("layers_per_stage") or [plan["layers"] // pp] * pp
+    stages = [] if plan.get("count_embedding") else stage_flags(per_stage, vpp, plan["predicting"])
     yield join(stages)
     if vpp > 1 and "--pipeline-model-parallel-layout" not in stages:  # a layout has the chunks too
         yield f"--num-virtual-stages-per-pipeline-rank {vpp:g}"
@@ -143,14 +146,10 @@ def _write_megatron(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"--cp-comm-type {MEGATRON_CONTEXT[plan['cp_method']]}"
         if plan.get("cp_inner"):
             yield f"--hierarchical-context-parallel-sizes {plan['cp_inner']:g} {plan['cp'] / plan['cp_inner']:g}"
-    yield from (spelling for name, spelling in MEGATRON_OVERLAPS.items() if name in plan["overlap"])
+    parts = {"param-gather": plan["zero"] > 0, "tp": plan.get("sp") and plan.get("tp", 1) > 1}  # what it asserts of these overlaps
+    yield from (spelling for name, spelling in MEGATRON_OVERLAPS.items() if name in plan["overlap"] and parts.get(name, True))
     if plan.get("vpp", 1) > 1 and "pp" not in plan["overlap"]:
         yield "--no-overlap-p2p-communication"
-
-
-def _is_even(plan: Mapping[str, Any]) -> bool:
-    """True where layers are given stage by stage, or divide over the stages."""
-    return bool(plan.get("layers_per_stage")) or plan["layers"] % plan.get("pp", 1) == 0
 
 
 def _write_megatron_kernels(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -171,20 +170,17 @@ def _write_megatron_kernels(plan: Mapping[str, Any]) -> Iterator[str]:
     if any(count for _, count in ends):
         yield "--first-last-layers-bf16 " + " ".join(f"--num-layers-at-{end}-in-bf16 {count:g}" for end, count in ends)
     yield "--grad-reduce-in-bf16" if plan.get("gradient_dtype") == "bf16" else ""
-    yield "--fp8-param-gather" if plan.get("fp8_param_gather") and plan["precision"].startswith(("fp8", "mxfp8")) else ""
+    narrow = plan["precision"].startswith(("fp8", "mxfp8")) and plan["zero"] > 0
+    yield "--fp8-param-gather" if plan.get("fp8_param_gather") and narrow else ""
     yield f"--optimizer {MEGATRON_OPTIMIZERS.get(plan['optimizer'], 'adam')}"
     yield "--attention-backend unfused" if plan.get("flash_attention") == "off" else ""
     if "optimizer" in plan.get("offload", ()):
-        yield f"--optimizer-cpu-offload --optimizer-offload-fraction {plan.get('offload_fraction', 1):g}"
+        yield f"--use-precision-aware-optimizer --optimizer-cpu-offload --optimizer-offload-fraction {plan.get('offload_fraction', 1):g}"
     yield "--fine-grained-activation-offloading" if "activations" in plan.get("offload", ()) else ""
 
 
 def _megatron_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
     """What the arguments of Megatron-LM do not say."""
-    if plan.get("pp", 1) > 1 and plan.get("schedule") in ("zero-bubble", "dualpipe", "gpipe"):
-        yield f"schedule {plan['schedule']} is not in Megatron-LM"
-    if plan["precision"] not in MEGATRON_PRECISIONS:
-        yield f"precision {plan['precision']}"
     if plan["optimizer"] not in MEGATRON_OPTIMIZERS:
         yield f"optimizer {plan['optimizer']}"
     if plan["recompute"].startswith("share:"):
@@ -227,28 +223,26 @@ def _has_equal_chunks(plan: Mapping[str, Any]) -> bool:
 
 def _torchtitan_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
     """What the flags of torchtitan do not say."""
-    if plan["zero"] == 1 and plan.get("dp_shard", 1) > 1:
-        yield "torchtitan has no ZeRO 1: fsdp_reshard_after_forward never shards gradients too"
     if not _has_equal_chunks(plan):
-        per_stage = plan.get("layers_per_stage") or [plan["layers"] // plan["pp"]] * plan["pp"]
+        per_stage = plan.get("stages") or plan.get("layers_per_stage") or [plan["layers"] // plan["pp"]] * plan["pp"]
         yield f"layers of the stages {per_stage} in {plan.get('vpp', 1):g} chunks: name the modules of every chunk"
-    if plan.get("pp", 1) > 1 and plan.get("schedule") not in TORCHTITAN_SCHEDULES:
-        yield f"schedule {plan.get('schedule')}"
-    if plan["precision"] not in TORCHTITAN_PRECISIONS:
-        yield f"precision {plan['precision']}"
-    if plan.get("cp", 1) > 1 and plan.get("cp_method") not in TORCHTITAN_CONTEXT:
-        yield f"context parallelism by {plan.get('cp_method')}"
-    if plan["optimizer"] != "adamw":
-        yield f"optimizer {plan['optimizer']}"
-    if plan.get("offload"):
-        yield f"offloading of {', '.join(plan['offload'])}"
     if plan.get("moe_dispatcher", "alltoall") != "alltoall":
         yield f"dispatcher {plan['moe_dispatcher']}"
     yield from _common_unsaid(plan)
 
 
 def _common_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
-    """What no table here has a flag for."""
+    """What the framework's record lacks, and what no table here has a flag for."""
+    can = load.record("frameworks", plan["framework"]).able
+    for names, option, used in (
+        (can.schedules, "schedule", plan.get("pp", 1) > 1), (can.cp, "cp_method", plan.get("cp", 1) > 1),
+        (can.precisions, "precision", True), (can.dispatchers, "moe_dispatcher", True), (can.optimizers, "optimizer", True),
+    ):  # fmt: skip
+        if used and option in plan and not has(names, plan[option]):
+            yield f"{plan['framework']} has no {option} {plan[option]}"
+    if plan["zero"] not in can.zero and plan.get("dp_shard", 1) > 1:
+        yield f"{plan['framework']} has no ZeRO {plan['zero']:g}"
+    yield from (f"{plan['framework']} has no offloading of {name}" for name in plan.get("offload", ()) if not has(can.offload, name))
     if plan.get("cuda_graphs", "none") != "none":
         yield f"CUDA graphs {plan['cuda_graphs']}"
     if plan.get("lora_rank"):

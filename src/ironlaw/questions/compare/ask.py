@@ -198,12 +198,13 @@ def _options(hardware: Hardware, framework: str, values: Mapping[str, Any]) -> d
 def _launch_flags(cell: Cell, gpus: float | None, model: Any) -> tuple[dict[str, str], ...]:
     """The launch flags of a plan; one row that says so where the framework's flags are not known."""
     from ironlaw.estimate.again import asked_data
-    from ironlaw.estimate.as_data import plan_data
+    from ironlaw.estimate.as_data import layers_by_stage, plan_data
     from ironlaw.launch.flags import flags_of
 
     assert gpus is not None
     group = cell.at(gpus).group
     plan = {**asked_data(group, 0)["given"], "fp8_scaling": group.job.fp8_scaling, **plan_data(group, 0)}
+    plan["stages"] = layers_by_stage(group.job, group.plan, 0)
     rows = flags_of(plan, model.num_hidden_layers, model.num_nextn_predict_layers)
     return tuple({"framework": plan["framework"], **row} for row in rows)
 
