@@ -314,3 +314,21 @@ def test_every_table_says_what_was_read(ask):
         assert can is not None and can.source is not None and can.source.url.startswith("https://"), name
     status, out, _ = ask("catalog", "show", "deepspeed", "--kind", "frameworks")
     assert status == 0 and "zero_with_pp" in out and "engine.py" in out
+
+
+SAID = {"pytorch": "fsdp", "FSDP2": "fsdp", "llama-factory": "huggingface", "swift": "ms-swift", "lit-gpt": "litgpt"}
+
+
+@pytest.mark.parametrize(("said", "name"), SAID.items())
+def test_names_that_people_say_are_the_record_that_runs_their_code(said, name):
+    assert load.resolve("frameworks", said) == name
+
+
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [("ddp", "fsdp with --zero 0"), ("nanogpt", "fms-fsdp"), ("lightning", "fsdp or deepspeed"), ("verl", "fsdp or megatron"),
+     ("openrlhf", "deepspeed"), ("colossalai", "internevo"), ("torch_xla", "maxtext")],
+)  # fmt: skip
+def test_other_names_are_refused_with_what_to_name(said, instead, ask):
+    status, _, err = ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--framework", said)
+    assert status == 2 and instead in err and err.count("\n") == 1

@@ -166,6 +166,8 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
             f"{name}: a checkpoint with weights in {stripped[1]} bits, which are trained as frozen weights under adapters: write {hint},"
             f" or {base or stripped[0]} alone for weights in 16 bits"
         )
+    if instead := aliases(folders).get(f"not-{kind}", {}).get(folded):
+        raise UnknownNameError(SINGULAR[kind], str(name), (), more=f"ironlaw catalog list {kind}", instead=instead)
     raise UnknownNameError(
         SINGULAR[kind],
         str(name),
