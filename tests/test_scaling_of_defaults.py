@@ -115,3 +115,24 @@ def test_a_column_of_the_page_is_made_again(model, on, page):
                 assert maker.is_accounted(named)
                 text = page[model, on, after["gpus"], kind]
                 assert (text.split()[1] if " " in text else "") == maker.letters(named)
+
+
+def test_there_are_60_awkward_counts_and_the_ones_that_were_holes_are_among_them():
+    assert len(maker.AWKWARD) == len(set(maker.AWKWARD)) >= 60
+    assert {1300, 1500, 2000, 2003, 3000, 5000, 6000, 8191, 12000} <= set(maker.AWKWARD)
+    assert sorted(maker.AWKWARD) == list(maker.AWKWARD)
+
+
+def test_a_fall_is_found_and_one_that_is_named_is_not():
+    rows = [
+        {"mfu": 0.5, "remedies": []},
+        {"mfu": 0.44, "remedies": []},
+        {"mfu": 0.46, "remedies": []},
+        {"mfu": 0.2, "remedies": ["a line"]},
+    ]
+    assert maker.unnamed_falls(rows) == [rows[1]]
+
+
+def test_no_awkward_count_falls_by_a_tenth_without_a_line_that_says_what_to_do():
+    rows = [maker.cell("llama-3-70b", "h100-sxm", gpus, maker.AWKWARD_KIND) for gpus in (1280, 1300, 1400, 1500, 1536, 2000, 2003, 2048)]
+    assert maker.unnamed_falls(rows) == []

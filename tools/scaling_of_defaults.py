@@ -31,9 +31,16 @@ MODELS = ("llama-3-8b", "llama-3-70b", "qwen-3-235b-a22b", "deepseek-v3")
 DEVICES = {"h100-sxm": "H100", "b200-sxm": "B200", "gb200": "GB200", "mi300x": "MI300X", "tpu-v5p": "TPU v5p"}
 COUNTS = (
     8, 16, 24, 32, 48, 64, 72, 96, 128, 144, 192, 200, 256, 320, 384, 480, 512, 576, 640, 768,
-    896, 1000, 1024, 1200, 1280, 1300, 1400, 1500, 1536, 1600, 1800, 1920, 2000, 2003, 2048, 2304, 2400, 2500, 2560, 3000, 3072, 3584,
-    4000, 4096, 5000, 6000, 6144, 7168, 8000, 8191, 8192, 10000, 10240, 12000, 12288, 16000, 16384,
+    896, 1000, 1024, 1280, 1536, 1920, 2000, 2048, 2304, 2560, 3072, 3584, 4096, 5000, 6144, 7168, 8192, 10240, 12288, 16384,
 )  # fmt: skip
+AWKWARD = (  # numbers that people have, among round ones to compare them with
+    1000, 1024, 1100, 1200, 1280, 1300, 1400, 1500, 1536, 1600, 1700, 1792, 1800, 1900, 1920, 2000, 2003, 2048, 2100, 2200, 2304, 2400, 2500,
+    2560, 2700, 2800, 3000, 3072, 3200, 3300, 3500, 3584, 3600, 4000, 4096, 4200, 4500, 4800, 5000, 5120, 5500, 6000, 6144, 6400, 7000, 7168,
+    7500, 8000, 8191, 8192, 9000, 10000, 10240, 11000, 12000, 12288, 13000, 14000, 14336, 15000, 16000, 16384,
+)  # fmt: skip
+AWKWARD_OF = (("llama-3-70b", "h100-sxm"), ("deepseek-v3", "h100-sxm"))
+AWKWARD_KIND = "awkward"
+FALL = 0.10  # of the MFU of the better neighbour: a larger fall must be named, with its remedy
 SEQUENCES = 4  # of each accelerator, where the work of each is equal
 EQUAL, FIXED = "equal", "fixed"
 LARGE = 0.15  # of the MFU: a larger difference of neighbours at equal work is listed with its causes
@@ -172,6 +179,8 @@ def page(rows: Mapping[Key, Row]) -> str:
             f"## {title_of(model)}\n\n### At equal work: {SEQUENCES} sequences for each accelerator\n\n{table(rows, model, EQUAL)}"
         )
         parts.append(f"### At the default batch\n\n{table(rows, model, FIXED)}")
+    if all(key in rows for key in awkward_keys()):
+        parts.append(f"## Awkward numbers\n\n{awkward_table(rows)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -185,7 +194,8 @@ Nothing but the model, the accelerator and their number is given; ironlaw choose
 
 - **At equal work** the batch grows with the number of accelerators: {sequences} sequences for each.
 - **At the default batch** the question gives no batch. It starts at 4 Mi tokens and grows where that pays, up to a limit
-  ([the rule](rules.md#the-batch)). A star marks an answer that names how many accelerators to leave idle, or a batch above its limit.
+  ([the rule](rules.md#the-batch)).
+- **Awkward numbers** have few divisors. A star marks an answer that names how many accelerators to leave idle, and what that gives.
 
 The letters behind a number say why it is lower than the number above it. They name the losses that grew most, the largest first, until they
 make up {covered} of the fall; `?` would mark a fall that they do not account for. A loss is counted in accelerator time for each model FLOP.
@@ -212,10 +222,37 @@ def table(rows: Mapping[Key, Row], model: str, kind: str) -> str:
         cells = []
         for on in DEVICES:
             row = rows[model, on, gpus, kind]
-            named = "*" if row.get("remedies") else ""
-            cells.append(f"{100.0 * row['mfu']:.1f}{named} {why.get((on, gpus), '')}".strip() if "mfu" in row else "-")
+            cells.append(f"{100.0 * row['mfu']:.1f} {why.get((on, gpus), '')}".strip() if "mfu" in row else "-")
         lines.append(f"| {gpus:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def unnamed_falls(rows: Sequence[Row]) -> list[Row]:
+    """Of rows of one model and accelerator in the order of their counts, those whose MFU is more than FALL below the better of two neighbours.
+
+    An answer that names what to do instead is not among them.
+    """
+    found = []
+    for at, row in enumerate(rows):
+        near = [other["mfu"] for other in rows[max(at - 1, 0) : at + 2] if other is not row and "mfu" in other]
+        if "mfu" in row and near and row["mfu"] < (1.0 - FALL) * max(near) and not row["remedies"]:
+            found.append(row)
+    return found
+
+
+def awkward_table(rows: Mapping[Key, Row]) -> str:
+    """MFU and batch at awkward numbers at the default batch, and the falls that no answer names."""
+    heads = [f"{title_of(model)} on {DEVICES[on]} | sequences" for model, on in AWKWARD_OF]
+    lines = ["| accelerators | " + " | ".join(heads) + " |", "| ---: |" + " ---: | ---: |" * len(AWKWARD_OF)]
+    for gpus in AWKWARD:
+        cells = []
+        for model, on in AWKWARD_OF:
+            row = rows[model, on, gpus, AWKWARD_KIND]
+            cells.append(f"{100.0 * row['mfu']:.1f}{'*' * bool(row['remedies'])} | {row['batch']:,.0f}" if "mfu" in row else "- | -")
+        lines.append(f"| {gpus:,} | " + " | ".join(cells) + " |")
+    falls = [row for of in AWKWARD_OF for row in unnamed_falls([rows[(*of, gpus, AWKWARD_KIND)] for gpus in AWKWARD])]
+    named = ", ".join(f"{title_of(row['model'])} on {row['gpus']:,}" for row in falls) or "none"
+    return "\n".join(lines) + f"\n\nMore than {FALL:.0%} below the better neighbour without a line that says what to do: {named}."
 
 
 def large_changes(rows: Mapping[Key, Row]) -> str:
@@ -239,6 +276,11 @@ def large_changes(rows: Mapping[Key, Row]) -> str:
 def keys(models: Iterable[str] = MODELS) -> list[Key]:
     """Every cell: model, accelerator, count, kind of batch."""
     return list(product(models, DEVICES, COUNTS, (EQUAL, FIXED)))
+
+
+def awkward_keys(models: Iterable[str] = MODELS) -> list[Key]:
+    """The cells at awkward numbers."""
+    return [(*of, gpus, AWKWARD_KIND) for of in AWKWARD_OF if of[0] in models for gpus in AWKWARD]
 
 
 def state_of_code() -> str:
@@ -274,13 +316,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     state = state_of_code()
-    known = read_rows(None if options.keep else state)
-    make_rows([key for key in keys(options.models.split(",")) if key not in known], state, options.jobs)
+    known, models = read_rows(None if options.keep else state), options.models.split(",")
+    make_rows([key for key in (*keys(models), *awkward_keys(models)) if key not in known], state, options.jobs)
     rows = read_rows(None if options.keep else state)
     PAGE.write_text(page(rows), encoding="utf-8")
-    missing = [key for key in keys() if key not in rows]
+    missing = [key for key in (*keys(), *awkward_keys()) if key not in rows]
     if missing:
-        print(f"{len(missing)} of {len(keys())} cells are not made yet: the page has {', '.join(models_of(rows)) or 'no model'}")
+        print(
+            f"{len(missing)} of {len(keys()) + len(awkward_keys())} cells are not made yet: the page has {', '.join(models_of(rows)) or 'no model'}"
+        )
     return 1 if missing else 0
 
 
