@@ -7,11 +7,11 @@ import json
 import pytest
 
 import ironlaw
-from ironlaw.errors import IronlawError, UnitError, ValueRangeError
+from ironlaw.errors import IronlawError, UnitError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.question.options import OPTIONS, duration, grid, price, read_options
 from ironlaw.question.readers import days
-from ironlaw.question.words import Interpreted, PerParameter, length, run_tokens, tokens
+from ironlaw.question.words import Interpreted, PerParameter, length, recompute, run_tokens, tokens
 from verbs import MODULES, options
 
 SMALL = ("qwen-3-0.6b", "--on", "h100-sxm", "--gpus", "8")
@@ -184,3 +184,22 @@ def test_tokens_per_parameter_are_no_number_until_the_model_is_known():
     for text in ("x", "0x", "-2x", "1e9x"):
         with pytest.raises(IronlawError):
             run_tokens(text, "--tokens")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("selective:core_attn", "selective:attention"),
+        ("selective:moe,layernorm,moe_act", "selective:linear,elementwise"),
+        ("selective:attention,core_attn,mlp", "selective:attention,linear"),
+        ("selective:half-linear", "selective:half-linear"),
+    ],
+)
+def test_modules_of_megatron_are_the_operators_that_a_script_is_counted_as(written, read):
+    assert recompute(written, "--recompute") == read
+
+
+@pytest.mark.parametrize("module", ["mla_up_proj", "shared_experts"])
+def test_a_module_that_is_not_counted_alone_is_refused(module):
+    with pytest.raises(UnsupportedError, match=f"recomputing {module} alone is not counted"):
+        recompute(f"selective:mlp,{module}", "--recompute")

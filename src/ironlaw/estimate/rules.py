@@ -141,7 +141,7 @@ _BROKEN = {
     "stages_have_layers": "pp {pp:g} leaves a stage without a layer: {model.name} has {model.num_hidden_layers}",
     "stages_hold_all_layers": "first_stage_layers {first_stage_layers:g} and last_stage_layers {last_stage_layers:g} (-1: even)"
     " do not place the {model.num_hidden_layers} layers of {model.name} on pp {pp:g}",
-    "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage",
+    "chunks_have_layers": "vpp {vpp:g} needs pp > 1 and a layer for every chunk of every stage{count_ends}",
     "interleaving_groups_whole": "interleaving needs micro-batches in multiples of pp {pp:g}, or of a microbatch_group of at least pp,"
     " there are {num_microbatches:g}",
     "micro_batches_pair": "{missing}",
@@ -168,8 +168,14 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
         field: _list_sizes(values_of(job.model, field)) for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size")
     }
     missing = overlapped_experts.unmet_condition(job, plan, values, at) if "micro_batches_pair" in names else ""
+    counted = (job.model.num_hidden_layers + 2.0) / (values["pp"] * values["vpp"])
+    splits = values["pp"] > 1.0 and not job.count_embedding and counted.is_integer()
+    hint = f": --count-embedding on counts embedding and loss as layers, {counted:g} for each chunk" if splits else ""
     lacking = broken_ability(job, plan, at) if "stack_can" in names else ""
-    return [_BROKEN[name].format(model=job.model, job=job, missing=missing, lacking=lacking, **sizes, **values) for name in names]
+    return [
+        _BROKEN[name].format(model=job.model, job=job, missing=missing, lacking=lacking, count_ends=hint, **sizes, **values)
+        for name in names
+    ]
 
 
 def has_source(model: Model) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ironlaw import units
-from ironlaw.errors import QuestionError, UnitError, UnknownNameError, ValueRangeError
+from ironlaw.errors import QuestionError, UnitError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.question.defaults import OFFLOADS, OFFLOADS_WITH, OVERLAPS
 
 _BINARY_LENGTH = re.compile(r"([1-9][0-9]*)\s*([kKM])")
@@ -76,6 +76,9 @@ def run_tokens(value: Any, flag: str) -> float | PerParameter:
 
 
 RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
+# modules of Megatron Core's --recompute-modules -> the operators they are counted as; "": counted with none, alone
+RECOMPUTE_MODULES = {"core_attn": "attention", "mlp": "linear", "moe": "linear", "shared_experts": "", "moe_act": "elementwise",
+                     "layernorm": "elementwise", "mla_up_proj": ""}  # fmt: skip
 
 
 def recompute(value: Any, flag: str) -> str:
@@ -92,13 +95,20 @@ def recompute(value: Any, flag: str) -> str:
             raise ValueRangeError(f"{flag} share is {tail}, must be above 0 and at most 1")
         return f"share:{share:.15g}"
     if head == "selective" and tail:
-        for operator in tail.split(","):
-            if operator not in RECOMPUTABLE:
-                raise UnknownNameError(f"operator of {flag} selective", operator, RECOMPUTABLE)
-        return name
+        return "selective:" + ",".join(dict.fromkeys(_operator(operator, flag) for operator in tail.split(",")))
     raise UnknownNameError(
         flag, str(value), ["none", "selective", "selective:attention,elementwise", "full", "segments:4", "every:2", "share:0.5"]
     )
+
+
+def _operator(name: str, flag: str) -> str:
+    """The operator that a name of ``selective:`` means: one of ours, or a module of Megatron Core."""
+    operator = name if name in RECOMPUTABLE else RECOMPUTE_MODULES.get(name)
+    if operator is None:
+        raise UnknownNameError(f"operator of {flag} selective", name, (*RECOMPUTABLE, *RECOMPUTE_MODULES))
+    if not operator:
+        raise UnsupportedError(f"{flag} selective:{name}: recomputing {name} alone is not counted; leave it out, or give linear, or full")
+    return operator
 
 
 def layers_named(how: str) -> int:

@@ -15,13 +15,13 @@ from ironlaw.launch.megatron.model import read_model
 from ironlaw.launch.megatron.patterns import layers_by_stage
 from ironlaw.launch.megatron.tables import IGNORED, MAPPED, REFUSED
 from ironlaw.launch.shell import read_command
+from ironlaw.question.words import RECOMPUTE_MODULES
 from ironlaw.units import LARGEST
 
 _PRECISIONS = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
 _ZERO_STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _CP_METHODS = {"a2a": "all-to-all", "allgather": "all-gather", "a2a+p2p": "all-to-all+ring"}
-_RECOMPUTED = {"core_attn": "attention", "mlp": "linear", "moe": "linear", "shared_experts": "", "moe_act": "elementwise",
-               "layernorm": "elementwise", "mla_up_proj": ""}  # fmt: skip
+_RECOMPUTED = RECOMPUTE_MODULES
 
 
 def options_from_script(text: str, gpus: int | None, on: str) -> tuple[dict[str, Any], list[str]]:
