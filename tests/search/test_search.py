@@ -26,7 +26,7 @@ from ironlaw.estimate.step import step_parts, whole_step
 from ironlaw.plan import Plan, recompute_columns
 from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
-from ironlaw.question.words import OFFLOADS, OVERLAPS
+from ironlaw.question.words import OFFLOADS, OFFLOADS_WITH, OVERLAPS
 from ironlaw.search import sweep
 from ironlaw.search.answer import estimate_of
 
@@ -165,6 +165,8 @@ def meaning(plan: dict[str, Any], experts: bool) -> tuple[Any, ...]:
         bool(plan["overlap_ep"]) if plan["ep"] > 1 else None,
         bool(plan["offload_optimizer"]),
         bool(plan["offload_activations"]),
+        bool(plan["offload_parameters"]),
+        bool(plan["offload_nvme"]),
     )
 
 
@@ -236,6 +238,8 @@ def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     switches = [s for s in SWITCHES if not (on.startswith("tpu") and s.startswith("offload"))]
     for name in r.sample(switches, r.randint(1, 3)):
         space[name] = r.choice((["on", "off"], ["off", "on"], ["on", "off"], ["on"], ["off"]))
+    if any(f"offload_{name}" in space for name in OFFLOADS_WITH):  # they bring the optimizer where an estimate reads them
+        space["offload_optimizer"] = ["on"]
     return question, space
 
 

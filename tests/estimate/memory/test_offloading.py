@@ -103,6 +103,7 @@ def test_offload_options_without_effect_give_a_warning():
 
 def test_the_page_and_the_json(capsys):
     asked = ["estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--tp", "1", "--pp", "1", "--offload", "optimizer"]
+    asked += ["--framework", "deepspeed"]  # which keeps fp32 masters
     main(asked)
     assert "host memory per GPU: 15 GiB of 233 GiB" in capsys.readouterr().out
     main([*asked, "--json"])

@@ -130,6 +130,7 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
         moved = [pages_in_host(job, cluster, plan, c, tree.value) for c, tree in zip(classes, trees, strict=True)]
         hosts = tuple(total(host.name, [*host.parts, page]) for host, page in zip(hosts, moved, strict=True))
     room = host_capacity(cluster, plan)
+    best = best + 0.0 * plan.offload_nvme  # whether a plan fits depends on this axis: on the host's memory, not on the device's
     for c, tree in zip(classes, hosts, strict=True):
         fits = fits & ((tree.value <= room) | ~(c.count > 0))
     return Memory(trees, which, best, usable, fits, names, hosts, room)
