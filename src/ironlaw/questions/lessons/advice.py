@@ -83,7 +83,7 @@ def _tables(tried: Tried, combined: Combined, steps: list[dict[str, Any]]) -> tu
         Table("combinations", "The fewest techniques that fit together", COMBINED, both),
         Table("composed", "Profile, select, compose (the training stays as it is)", STEPS, steps),
         Table("roofs", "If a bound cost nothing", ROOFS, _roof_rows(tried)),
-        Table("not_tried", "Not tried, or not possible on this plan", NOT_TRIED, reasons),
+        Table("not_tried", "Not tried, or not possible on this plan", NOT_TRIED, reasons, on_page=False),
     )
 
 
@@ -108,7 +108,7 @@ def _say_gains(tried: Tried) -> list[str]:
     """Which technique gains most, and whether one that changes the training gains more."""
     fitting = [trial for trial in tried.trials if trial.fits and trial.gain is not None and trial.gain >= WORTH]
     same, other = ([trial for trial in fitting if trial.trains is trains] for trains in (False, True))
-    tally = f"{len(tried.trials)} were tried, {len(tried.not_tried)} were not (last table)"
+    tally = f"{len(tried.trials)} were tried, {len(tried.not_tried)} were not (--format csv:not_tried)"
     lines = [_say_gain(same[0], "gains most")] if same else [f"no technique that fits and keeps the training gains half a percent: {tally}"]
     if other and (not same or (other[0].gain or 0.0) > (same[0].gain or 0.0)):
         lines.append(f"{_say_gain(other[0], 'gains more' if same else 'gains')}, and changes the training")
