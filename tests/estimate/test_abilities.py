@@ -332,3 +332,13 @@ def test_names_that_people_say_are_the_record_that_runs_their_code(said, name):
 def test_other_names_are_refused_with_what_to_name(said, instead, ask):
     status, _, err = ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--framework", said)
     assert status == 2 and instead in err and err.count("\n") == 1
+
+
+def test_a_stack_that_lacks_a_given_form_of_recomputation_is_not_chosen():
+    """DeepSpeed's engine has 8-bit optimizers and pipelines, and recomputes whole layers only."""
+    question = {"tp": 4, "pp": 4, "zero": 1, "micro_batch_size": 1, "optimizer": "adamw_bnb_8bit"}
+
+    def chosen(form: str) -> str:
+        return str(ironlaw.estimate("llama-3-70b", "h100-sxm", 512, recompute=form, **question).row(0)["plan"]["framework"])
+
+    assert (chosen("selective"), chosen("full")) == ("generic", "deepspeed")

@@ -73,7 +73,7 @@ def _recomputes(form: str) -> Callable[[Can, Facts, Plan], Any]:
 
     def holds(can: Can, facts: Facts, plan: Plan) -> Any:
         del facts
-        return np.True_ if has(can.recompute, form) else ~_FORMS[form](plan)
+        return np.True_ if has(can.recompute, form) else np.logical_not(_FORMS[form](plan))
 
     return holds
 
