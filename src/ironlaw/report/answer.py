@@ -66,7 +66,7 @@ def answer_page(answer: Answer, colour: bool = False) -> str:
 def _not_shown(answer: Answer, ink: Ink) -> Iterator[str]:
     """The tables and columns that the page leaves out, and how to have them."""
     tables = [table.name for table in answer.tables if table.rows and not table.on_page]
-    columns = dict.fromkeys(c.title for t in answer.tables if t.rows and t.on_page for c in t.columns if not c.on_page)
+    columns = dict.fromkeys(c.title for t in answer.tables if t.rows and t.on_page for c in t.columns if not c.on_page and c.title)
     if tables or columns:
         words = [*(["tables " + ", ".join(tables)] if tables else []), *(["columns " + ", ".join(columns)] if columns else [])]
         yield ink.dim(f"not shown: {'; '.join(words)} (--format markdown, csv:TABLE or json)")

@@ -17,13 +17,13 @@ from ironlaw.questions.plan_words import describe_plan
 SEARCHED = 8  # techniques whose plan is chosen anew, where none of the plan they are tried on is possible: each takes a search
 TRIED = (
     Column("technique", "technique"), Column("options", "options"), Column("lowers", "lowers"),
-    Column("training", "changes the training"),
+    Column("training", "changes run"),
     Column("seconds", "step", "s"), Column("ratio", "time per token", "%"), Column("device", "memory", "B"),
     Column("saved", "saves", "B", on_page=False),
-    Column("fits", "fits"), Column("usd", "USD", "USD"), Column("joules", "energy", "J", on_page=False),
+    Column("fits", "fits"), Column("usd", "USD", "USD", on_page=False), Column("joules", "energy", "J", on_page=False),
     Column("kg_co2e", "CO2e", "kg", on_page=False),
     Column("moves", "improves", on_page=False), Column("dam", "class", on_page=False),
-    Column("plan", "with another plan"), Column("why_not", ""),
+    Column("plan", "with another plan"), Column("why_not", "", on_page=False),
     Column("clashes", "conflicts with", on_page=False),
 )  # fmt: skip
 NOT_TRIED = (Column("technique", "technique"), Column("lowers", "lowers", on_page=False), Column("why_not", "why not"))
