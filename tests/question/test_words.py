@@ -11,7 +11,7 @@ from ironlaw.errors import IronlawError, UnitError, UnsupportedError, ValueRange
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.question.options import OPTIONS, duration, grid, price, read_options
 from ironlaw.question.readers import days
-from ironlaw.question.words import Interpreted, PerParameter, length, recompute, run_tokens, tokens
+from ironlaw.question.words import Interpreted, PerParameter, batch_tokens, length, recompute, run_tokens, tokens
 from verbs import MODULES, options
 
 SMALL = ("qwen-3-0.6b", "--on", "h100-sxm", "--gpus", "8")
@@ -61,7 +61,7 @@ def test_every_verb_says_how_it_read_a_length(ask, verb):
 
 @pytest.mark.parametrize("verb", verbs_with("global_batch_tokens"))
 def test_every_verb_takes_whole_sequences_and_says_so(ask, verb):
-    found = answer_of(ask, verb, "--global-batch-tokens", "1M", "--seq-len", "8192")
+    found = answer_of(ask, verb, "--global-batch-tokens", "1000000", "--seq-len", "8192")
     expected = "--global-batch-tokens 1,000,000 tokens asked, 122 sequences of 8,192 = 999,424 tokens taken"
     assert said(found).count(expected) == 1
 
@@ -69,6 +69,18 @@ def test_every_verb_takes_whole_sequences_and_says_so(ask, verb):
 @pytest.mark.parametrize("verb", verbs_with("global_batch_tokens"))
 def test_a_batch_of_whole_sequences_needs_no_word(ask, verb):
     found = answer_of(ask, verb, "--global-batch-tokens", "1Mi", "--seq-len", "8192")
+    assert not any("taken" in line for line in said(found))
+
+
+@pytest.mark.parametrize(("text", "count"), [("4M", 2**22), ("16M", 2**24), ("512k", 2**19), ("4Mi", 2**22), ("3.2M", 3.2e6), ("3M", 3e6)])
+def test_m_of_a_batch_is_binary_where_that_is_a_power_of_two(text, count):
+    assert batch_tokens(text, "--global-batch-tokens") == count
+
+
+@pytest.mark.parametrize("verb", verbs_with("global_batch_tokens"))
+def test_every_verb_says_how_it_read_a_batch(ask, verb):
+    found = answer_of(ask, verb, "--global-batch-tokens", "1M", "--seq-len", "8192")
+    assert said(found).count("--global-batch-tokens 1M read as 1,048,576 tokens") == 1
     assert not any("taken" in line for line in said(found))
 
 
@@ -81,7 +93,7 @@ def test_a_batch_in_tokens_is_the_nearest_count_of_sequences():
 
 
 def test_solve_works_a_decimal_batch_through_all_its_steps(ask):
-    asked = ("--tokens", "1T", "--global-batch-tokens", "1M", "--deadline", "8w", "--gpus", "16")
+    asked = ("--tokens", "1T", "--global-batch-tokens", "1e6", "--deadline", "8w", "--gpus", "16")
     found = json.loads(ask("solve", "qwen-3-0.6b", "--on", "h100-sxm", *asked, "--json")[1])
     assert not found["warnings"]
     steps = ["1 memory by hand", "1 memory by estimate", "2 compute", "3 communication", "4 bottleneck", "5 sanity"]
@@ -116,7 +128,7 @@ def test_tokens_per_parameter_count_the_parameters_of_the_question(ask):
 def test_words_work_in_python_question_files_and_tables(ask, tmp_path):
     question = {"model": "qwen-3-0.6b", "on": "h100-sxm", "gpus": 8}
     words = {"seq_len": "4k", "tokens": "20x", "global_batch_tokens": "1M", "restart_time": "2d"}
-    wanted = ironlaw.estimate(**question, seq_len=4096, tokens=20 * 596_049_920, global_batch_size=244, restart_time="48h")
+    wanted = ironlaw.estimate(**question, seq_len=4096, tokens=20 * 596_049_920, global_batch_size=256, restart_time="48h")
     assert ironlaw.estimate(**question, **words).step_seconds == wanted.step_seconds
     days_of = wanted.row(0)["run"]["days_with_failures"]
     file = tmp_path / "run.toml"

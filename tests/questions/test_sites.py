@@ -204,7 +204,7 @@ def test_values_per_site_stay_with_their_site():
 
 
 def test_the_simplified_step_is_six_flop_a_parameter_and_token():
-    found = answer(mfu=0.4, global_batch_tokens="4M", global_batch_size=None, tp=None, pp=None, seq_len=None)
+    found = answer(mfu=0.4, global_batch_tokens=4e6, global_batch_size=None, tp=None, pp=None, seq_len=None)
     assert found["compute_seconds"] == pytest.approx(6 * load_parameters("llama-3-8b") * 4e6 / (128 * 0.4 * 989e12), rel=1e-9)
     assert any("simplified" in warning for warning in found.warnings)
 

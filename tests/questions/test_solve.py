@@ -292,7 +292,7 @@ def test_a_time_without_tokens_is_refused_or_of_a_step(capsys):
     assert main(["solve", "--parameters", "30B", "--on", "h100-sxm", "--gpus", "128"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "--tokens" in error and "--global-batch-tokens" in error
-    step = solve(parameters="30B", on="h100-sxm", gpus=128, mfu=0.45, global_batch_tokens="1M", seq_len=4096)
+    step = solve(parameters="30B", on="h100-sxm", gpus=128, mfu=0.45, global_batch_tokens=1e6, seq_len=4096)
     # 6 x 30e9 FLOP x 244 x 4,096 tokens / (128 x 989.4e12 FLOP/s x 0.45)
     assert step["step_seconds"] == pytest.approx(6 * 30e9 * 244 * 4096 / (128 * 989.4e12 * 0.45), rel=1e-3)
     assert "3.158 s" in step.headline[0] or "3.16 s" in step.headline[0]
@@ -300,7 +300,7 @@ def test_a_time_without_tokens_is_refused_or_of_a_step(capsys):
 
 @pytest.mark.parametrize("mfu", [{}, {"mfu": 0.45}])
 def test_a_decimal_batch_is_taken_in_whole_sequences_in_all_steps(mfu):
-    answer = solve(parameters="30B", on="h100-sxm", gpus=128, tokens="600B", global_batch_tokens="1M", seq_len=4096, **mfu)
+    answer = solve(parameters="30B", on="h100-sxm", gpus=128, tokens="600B", global_batch_tokens=1e6, seq_len=4096, **mfu)
     assert [row["step"][0] for row in answer["steps"]] == ["1", "1", "2", "3", "4", "5"]
     assert all(row["ok"] for row in answer["steps"])
     plan = next(line for line in answer.headline if line.startswith("plan"))

@@ -11,7 +11,7 @@ from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.frozen import Frozen
 from ironlaw.question import defaults, synonyms
-from ironlaw.question.words import adapter_targets, length, offload, overlap, recompute, run_tokens, tokens
+from ironlaw.question.words import adapter_targets, batch_tokens, length, offload, overlap, recompute, run_tokens, tokens
 
 
 class Option(Frozen):
@@ -307,7 +307,7 @@ OPTIONS: dict[str, Option] = {
     "global_batch_size": Option(
         whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True
     ),
-    "global_batch_tokens": Option(tokens, "tokens per optimizer step, in whole sequences, instead of --global-batch-size", "TOKENS"),
+    "global_batch_tokens": Option(batch_tokens, "tokens per optimizer step, such as 4M (4 Mi), instead of --global-batch-size", "TOKENS"),
     "seq_len": Option(
         length, f"tokens per sequence, such as 4096 or 128k (default: the model's maximum, at most {defaults.SEQ_LEN:g})", column=True
     ),

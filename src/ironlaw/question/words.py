@@ -62,6 +62,20 @@ def tokens(value: Any, flag: str) -> float:
     return number
 
 
+def batch_tokens(value: Any, flag: str) -> float:
+    """Read the tokens of a step. k and M are binary where that makes a power of two, as whole sequences of 4,096 or 8,192 have it.
+
+    >>> batch_tokens("4M", "--global-batch-tokens"), batch_tokens("3.2M", "--global-batch-tokens")
+    (4194304.0, 3200000.0)
+    """
+    number = tokens(value, flag)
+    match = _BINARY_LENGTH.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not match or int(match[1]) & (int(match[1]) - 1):
+        return number
+    count = int(match[1]) * 1024 ** (2 if match[2] == "M" else 1)
+    return Interpreted.of(tokens(count, flag), f"{flag} {value.strip()}", f"read as {count:,} tokens")
+
+
 def run_tokens(value: Any, flag: str) -> float | PerParameter:
     """Read the tokens of a run: a count, or tokens per parameter such as 20x."""
     text = value.strip() if isinstance(value, str) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.question.options import Option, model, none_or_more, one_of, positive, whole
-from ironlaw.question.words import run_tokens, tokens
+from ironlaw.question.words import batch_tokens, run_tokens, tokens
 
 FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
 
@@ -23,7 +23,7 @@ OPTIONS: dict[str, Option] = {
     "fit": Option(one_of(FITS), "published fit of the loss: besiroglu or hoffmann (default: besiroglu)", "NAME"),
     "tokens_per_parameter": Option(positive("1"), "tokens per parameter if neither tokens nor compute is given (default: 20)", "X"),
     "inference_tokens": Option(tokens, "tokens the model will read and write during its use", "TOKENS"),
-    "global_batch_tokens": Option(tokens, "tokens per optimizer step: shows its cost in steps and tokens", "TOKENS"),
+    "global_batch_tokens": Option(batch_tokens, "tokens per optimizer step: shows its cost in steps and tokens", "TOKENS"),
     "learning_rate": Option(positive("1"), "learning rate that is good at --base-batch-tokens", "X"),
     "base_batch_tokens": Option(tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),

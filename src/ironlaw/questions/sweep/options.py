@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, Option, duration, model, share, whole
 from ironlaw.question.readers import counts, list_of, zero_or_more
-from ironlaw.question.words import length, run_tokens, tokens
+from ironlaw.question.words import batch_tokens, length, run_tokens, tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
 
 
@@ -36,7 +36,7 @@ OPTIONS: dict[str, Option] = {
     "on": ESTIMATE["on"],
     "gpus": Option(counts, "comma list of accelerator counts, or LO..HI, which doubles; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
-    "global_batch_tokens": Option(list_of(tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
+    "global_batch_tokens": Option(list_of(batch_tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
     "global_batch_size": Option(list_of(whole), "comma list of sequences per optimizer step, instead of tokens", "LIST"),
     "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
     "power_cap": Option(
