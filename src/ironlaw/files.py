@@ -46,6 +46,16 @@ def is_there(path: Path, follow: bool = True) -> bool:
     return True
 
 
+def check_name(path: str | Path) -> None:
+    """Refuse a name that no file can have: with a null character, or with half of a surrogate pair."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise InputError(f"{str(path)!r}: not the name of a file")
+
+
 # --- reading
 
 
@@ -273,8 +283,7 @@ def _target_of(path: str, option: str) -> Path | int:
     named = f"{option} {path}" if option else path
     if not path:
         raise InputError(f"{option or 'output'}: the name of the file is empty")
-    if "\0" in path:
-        raise InputError(f"{option} {path!r}: not the name of a file".lstrip())
+    check_name(path)
     if (number := _descriptor(path)) is not None:
         return number
     try:

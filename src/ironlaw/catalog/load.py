@@ -53,6 +53,7 @@ SINGULAR = {
 CODED = ("nodes",)  # kinds whose other names people type as they are printed elsewhere: instance types of clouds
 SHOWN = 3  # accelerators of a maker that a refusal names
 _MAX_FILE = 2_000_000  # bytes
+_LARGEST = 1e15  # of a plain number; sizes of models are far below
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
 _OF_PLAIN = {"tuple[str, ...]": (list, str), "tuple[int, ...]": (list, int), "dict[str, str]": (dict, str)}
 
@@ -412,7 +413,9 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
     if expected is str and not isinstance(item, (dict, list)):
         return str(item)
     if expected and (not isinstance(item, expected) or (expected is not bool and isinstance(item, bool))):
-        raise CatalogError(f"{where}: {at} is {item!r}, expected {expected.__name__}")
+        raise CatalogError(f"{where}: {at} is {quote(item)}, expected {expected.__name__}")
+    if expected in (int, float) and not f.least <= item <= _LARGEST:
+        raise CatalogError(f"{where}: {at} is {quote(item)}, must be from {f.least:g} to {_LARGEST:g}")
     return item
 
 

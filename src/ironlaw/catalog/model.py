@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ironlaw.catalog.schema import Schema, list_of, quantity
+from ironlaw.catalog.schema import Schema, list_of, quantity, signed
 from ironlaw.catalog.sourced import Source, Sourced
 
 
@@ -63,7 +63,7 @@ class Tower(Schema):
     mlp_bias: bool = True
     sliding_window: int = 0  # tokens of the windows that local layers attend inside; 0: every layer sees all
     sliding_window_layers: int = 0
-    other_parameters: int = 0  # positions, tables, norms and scales outside the layers and products
+    other_parameters: int = signed(0)  # positions, tables, norms and scales outside the layers and products
     products: tuple[TowerProduct, ...] = list_of(TowerProduct)
     patch_size: int = 0  # pixels of a side of a patch; 0: the tower reads no images
     image_size: int = 0  # pixels of a side of an image, where the question gives none
@@ -181,7 +181,7 @@ class Model(Record):
     bidirectional: bool = False  # every token sees all tokens of its sequence
     final_norm: bool = True
     head: str = "tokens"  # tokens | masked (a dense layer and a norm before the output layer) | class (one prediction a sequence)
-    other_parameters: int = 0  # token types, biases of positions, a pooler
+    other_parameters: int = signed(0)  # token types, biases of positions, a pooler
     source_tokens: float = 0.0  # of a layer that attends across: tokens of the encoder; set by the program
     source_size: int = 0  # their width; set by the program
     products: tuple[TowerProduct, ...] = list_of(TowerProduct)  # of patches, in place of a table of tokens

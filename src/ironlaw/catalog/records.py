@@ -9,7 +9,7 @@ from __future__ import annotations
 from ironlaw.catalog.abilities import ANYTHING, Can, Choice
 from ironlaw.catalog.model import Model, Record
 from ironlaw.catalog.optimizer import Optimizer
-from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, table_of
+from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, signed, table_of
 from ironlaw.catalog.sourced import Source, Sourced
 
 
@@ -140,8 +140,8 @@ class Grid(Record):
 class Site(Record):
     """A data centre, or a city with data centres: its place, its power grid, its price of electricity, and its power."""
 
-    latitude: float  # degrees north
-    longitude: float  # degrees east
+    latitude: float = signed()  # degrees north
+    longitude: float = signed()  # degrees east
     grid: str
     power: Sourced | None = quantity("W", required=False)  # for machines and cooling; absent: unknown
     electricity_price: Sourced | None = quantity("USD/J", required=False)  # of large consumers there; absent: unknown

@@ -6,6 +6,7 @@ Type checkers see these as dataclasses.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Self, dataclass_transform
 
 MISSING: Any = object()
@@ -50,6 +51,11 @@ def quantities(unit: str, least: float = 0.0) -> Any:
     return Field(factory=dict, unit=unit, table=True, least=least)
 
 
+def signed(default: Any = MISSING) -> Any:
+    """A plain number that may be below zero."""
+    return Field(default, least=-math.inf)
+
+
 def plain_table() -> Any:
     """A table of strings by name."""
     return Field(factory=dict)
@@ -78,7 +84,7 @@ def optional_record(cls: type) -> Any:
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(Field, quantity, plain_table, quantities, table_of, list_of, record_of, optional_record),
+    field_specifiers=(Field, quantity, signed, plain_table, quantities, table_of, list_of, record_of, optional_record),
 )
 class Schema:
     """Base of all record classes."""

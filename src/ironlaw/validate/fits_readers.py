@@ -16,6 +16,7 @@ import numpy as np
 from ironlaw.catalog import load
 from ironlaw.catalog.spellings import known_names
 from ironlaw.errors import nearest_names
+from ironlaw.files import read_shipped
 from ironlaw.validate.fill import SkipError, named_sizes, number, short
 from ironlaw.validate.peaks import UNITS
 from ironlaw.validate.runs import DATA
@@ -252,7 +253,7 @@ HEADERS: dict[str, tuple[tuple[str, ...], Reader]] = {
 
 def adapters_of(name: str) -> dict[str, Any]:
     """Rank and targets of the adapters of a LitGPT configuration; those of most configurations where it is not listed."""
-    table = tomllib.loads((DATA / "adapters.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(read_shipped(DATA / "adapters.toml"))
     found = table.get(name, table["any"])
     return {"lora_rank": float(found["rank"]), "lora_targets": found["targets"]}
 

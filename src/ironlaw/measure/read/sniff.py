@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ironlaw.errors import InputError
+from ironlaw.files import check_name
 from ironlaw.measure import logs
 from ironlaw.measure.logs import HEAD
 from ironlaw.measure.read import memory_text, memory_timeline, nsys, snapshot
@@ -63,8 +64,7 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
     files: list[Path] = []
     skipped: list[str] = []
     for path in map(Path, paths):
-        if "\0" in str(path):
-            raise InputError(f"{str(path)!r}: not the name of a file")
+        check_name(path)
         if not path.is_dir():
             files.append(path)
             continue
