@@ -44,7 +44,7 @@ class Frozen:
 
 
 def same_but(one: Frozen, other: Frozen, *names: str) -> bool:
-    """True where two objects of one class have equal fields, those of ``names`` aside.
+    """True where two objects of one class have equal fields, those of ``names`` aside; fields that are such objects, field by field.
 
     >>> class Point(Frozen):
     ...     x: float
@@ -52,5 +52,13 @@ def same_but(one: Frozen, other: Frozen, *names: str) -> bool:
     >>> same_but(Point(1.0, 2.0), Point(1.0, 3.0), "y"), same_but(Point(1.0, 2.0), Point(1.0, 3.0))
     (True, False)
     """
-    pairs = ((getattr(one, name), getattr(other, name)) for name in one.fields if name not in names)
-    return all(a is b or a == b for a, b in pairs)
+    return all(_same(getattr(one, name), getattr(other, name)) for name in one.fields if name not in names)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """True for equal values; fields that hold arrays are equal where they are one object."""
+    if one is other:
+        return True
+    if isinstance(one, Frozen):
+        return type(one) is type(other) and same_but(one, other)
+    return bool(one == other) if getattr(one, "ndim", 0) == 0 else False

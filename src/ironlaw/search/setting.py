@@ -34,6 +34,7 @@ from ironlaw.terms import plain
 
 # axes of the space that ships whose values all listed plans share: those of the best plan, which is found in the whole space
 PLANNED = ("schedule", "moe_dispatcher", "overlap_ep")
+OF_EXPERTS = ("moe_dispatcher", "overlap_ep")  # of these, what a dense model does not have
 FORWARD_SHARE = 1.0 / 3.0  # of a step: the cost of an evaluation when plans are ranked; an estimate has the share of its plan
 
 
@@ -78,8 +79,10 @@ class Setting:
     def _plan(self) -> dict[str, Any]:
         """The values that the best plan has of the axes that the listed plans share, found without timing every plan."""
         space, bound = self._offered, self.base
-        varied = [axis for axis in PLANNED if space.varies(axis) and axis not in space.given]
-        if space.own or not bound.model.num_experts or not varied:
+        open_axes = [axis for axis in PLANNED if space.varies(axis) and axis not in space.given]
+        varied = [axis for axis in open_axes if bound.model.num_experts or axis not in OF_EXPERTS]
+        row = row_of_space(space, bound.asked.rows[0]._replace(gpus=self.gpus), bound.asked.schedule)
+        if space.own or not varied or is_given(row, bound.model):
             return {}
         options = variants_of(space.only(PLANNED), self.seq_len)
         bounds = [bind_variant(bound, option) for option in options]

@@ -18,7 +18,7 @@ from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_le
 from ironlaw.estimate.planner.grid import Task, rooms, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.space import read_space
-from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
+from ironlaw.estimate.planner.tasks import offered, task_of, usable_space
 from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
 
@@ -272,7 +272,6 @@ def test_no_plan_drawn_from_the_default_space_beats_the_best():
     bound = with_batch(bind_question(asked_of(read_options(question))))
     space = read_space(None)
     space = offered(space, bound, bound.job("megatron").framework)
-    assert variants_of(space, 8192.0) == [{}]
     sizes = {"gpus": 32.0, "global_batch_size": 64.0, "seq_len": 8192.0}
     task = task_of(usable_space(space, bound, 32.0, 8192.0), bound, bound.job("megatron"), sizes)
     rows = np.random.default_rng(1).choice(task.mesh.rows, 40, replace=False)

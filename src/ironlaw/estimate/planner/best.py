@@ -17,7 +17,7 @@ from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Task, evaluate_cells
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
 
-FIRST = 128  # rows that are looked at first, to have a time to beat
+FIRST = 128  # rows of a task whose bound is tightened first, to have a time to beat
 MANY = 8 * ROWS  # rows of which the bound is tightened at once
 TIMED = 64  # rows of a block that are timed first, to have a time to beat
 UNFIT = 3  # after the tiers of ``rooms``: the plan does not fit
@@ -65,13 +65,42 @@ class Visit:
         bound[..., known] = self.tighter.of(rows[known])
         return bound
 
-    def order(self, rows: Any, bound: Any, room: float, limit: float) -> Any:
-        """Of some rows those that may have a plan within ``room`` of at most ``limit`` seconds, the lowest ``bound`` first."""
+    def within(self, rows: Any, bound: Any, room: float) -> Any:
+        """The least ``bound`` of each of some rows over the values of choices that may keep to ``room``; infinity where none does."""
         lean = self.lean.of(rows)
         self.leanest[rows] = np.maximum(self.leanest[rows], row_minimum(lean))
-        least = row_minimum(np.where(lean <= room, bound, np.inf))
-        order = np.argsort(least, kind="stable")
-        return rows[order[: np.count_nonzero((least <= limit) & np.isfinite(least))]]
+        return row_minimum(np.where(lean <= room, bound, np.inf))
+
+
+class Queue:
+    """The rows of a task that may have a plan within some room, the lowest bound of their time first."""
+
+    def __init__(self, visit: Visit, room: float, limit: float) -> None:
+        self.visit, self.room, self.times = visit, room, np.full(visit.task.mesh.rows, np.inf)
+        rows = np.flatnonzero(visit.leanest <= room)
+        self.rows, self.bound = sort_rows(rows, row_minimum(visit.least[..., rows]), limit)
+
+    def time_next(self, width: int, limit: float) -> float:
+        """Time the plans of the next rows that fit and may take at most ``limit``, after tightening their bound; the least time so far."""
+        visit, hopeful = self.visit, int(np.searchsorted(self.bound, limit, side="right"))
+        rows, self.rows, self.bound = self.rows[: min(width, hopeful)], self.rows[width:hopeful], self.bound[width:hopeful]
+        if not rows.size:
+            return limit
+        left, bound = sort_rows(rows, visit.within(rows, visit.least[..., rows], self.room), limit)
+        width = ROWS if np.isfinite(limit) else FIRST
+        while left.size:
+            rows, left, bound = left[:width], left[width:], bound[width:]
+            rows, _ = sort_rows(rows, visit.within(rows, visit.tighter.of(rows), self.room), limit)
+            limit = _time_rows(visit, rows, self.times, self.room, limit)
+            left, bound, width = *sort_rows(left, bound, limit), min(8 * width, MANY)
+        return limit
+
+
+def sort_rows(rows: Any, bound: Any, limit: float) -> tuple[Any, Any]:
+    """Of some rows those of a finite bound of at most ``limit``, the lowest first, and their bounds."""
+    order = np.argsort(bound, kind="stable")
+    order = order[: np.count_nonzero((bound <= limit) & np.isfinite(bound))]
+    return rows[order], bound[order]
 
 
 def visits_of(tasks: Sequence[Task]) -> list[Visit]:
@@ -145,27 +174,19 @@ def _first_of_equals(plans: list[Plans], owners: list[int], tier: int) -> Best |
 
 
 def _fastest_rows(visits: list[Visit], room: float, limit: float) -> tuple[float, list[Any]]:
-    """The least time up to ``limit`` of a plan within ``room``, infinity where there is none; and the rows of every task that have it."""
-    seconds = [np.full(v.task.mesh.rows, np.inf) for v in visits]
-    for visit, times in sorted(zip(visits, seconds, strict=True), key=lambda pair: float(pair[0].least.min())):
-        least = row_minimum(visit.least)
-        left = np.argsort(least, kind="stable")
-        left, width = left[(least[left] <= limit) & (visit.leanest[left] <= room)], FIRST
-        while left.size and not np.isfinite(limit):  # rows of all bounds: a time to beat saves most of the work
-            probed = np.arange(0, left.size, max(left.size // width, 1))
-            rows = left[probed]
-            limit = _time_rows(visit, visit.order(rows, visit.least[..., rows], room, limit), times, room, limit)
-            left, width = np.delete(left, probed), 8 * width
-        left = left[least[left] <= limit]
-        width = ROWS
-        while left.size:
-            rows, left, width = left[:width], left[width:], MANY
-            rows = visit.order(rows, visit.least[..., rows], room, limit)
-            limit = _time_rows(visit, visit.order(rows, visit.tighter.of(rows), room, limit), times, room, limit)
-    least = min(float(times.min(initial=np.inf)) for times in seconds)
+    """The least time up to ``limit`` of a plan within ``room``, infinity where there is none; and the rows of every task that have it.
+
+    The first rows of all tasks are timed before further rows of any, so that all tasks have a good time to beat.
+    """
+    queues, width = [Queue(visit, room, limit) for visit in visits], 2 * ROWS
+    while any(queue.rows.size for queue in queues):
+        for queue in sorted(queues, key=lambda one: float(one.bound.min(initial=np.inf))):
+            limit = queue.time_next(width, limit)
+        width *= 4
+    least = min(float(queue.times.min(initial=np.inf)) for queue in queues)
     if least > limit or not np.isfinite(least):
         return np.inf, []
-    return least, [np.flatnonzero(times == least) for times in seconds]
+    return least, [np.flatnonzero(queue.times == least) for queue in queues]
 
 
 def _time_rows(visit: Visit, rows: Any, times: Any, room: float, limit: float) -> float:
