@@ -24,7 +24,7 @@ SHAPE = {
 }  # fmt: skip
 BASE = {
     "tp": 2, "pp": 2, "vpp": 2, "cp": 2, "ep": 4, "etp": 1, "dp_replicate": 2, "dp_shard": 4, "zero": 1, "micro_batch_size": 2,
-    "global_batch_size": 1024, "seq_len": 8192, "recompute": "none", "precision": "bf16", "framework": "megatron",
+    "global_batch_size": 1024, "seq_len": 8192, "recompute": "none", "precision": "bf16", "framework": "generic",
 }  # fmt: skip
 HALF, SAME, DOUBLE = 0.5, 1.0, 2.0
 
