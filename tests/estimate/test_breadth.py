@@ -16,7 +16,7 @@ SHAPE = {
 }  # fmt: skip
 ASK = {
     "on": "h100-sxm", "gpus": 16, "global_batch_size": 64, "seq_len": 4096, "tp": 2, "pp": 2, "vpp": 1, "zero": 1, "micro_batch_size": 1,
-    "recompute": "none", "framework": "megatron",
+    "recompute": "none", "framework": "generic",
 }  # fmt: skip
 
 

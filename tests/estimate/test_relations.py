@@ -18,7 +18,7 @@ DENSE = {
 ROUTED = {**DENSE, "num_experts": 16, "num_experts_per_tok": 2, "moe_intermediate_size": 7168}
 PLAN = {
     "on": "h100-sxm", "gpus": 64, "tp": 2, "pp": 1, "vpp": 1, "cp": 1, "zero": 1, "micro_batch_size": 1, "global_batch_size": 256,
-    "seq_len": 4096, "recompute": "none", "framework": "megatron",
+    "seq_len": 4096, "recompute": "none", "framework": "generic",
 }  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def test_seventy_billion_on_eight_40_gb_accelerators_finds_qlora():
 
 def test_the_fewest_techniques_that_fit_are_found():
     """Seven billion parameters on 24 GB: neither adapters nor anything else is enough, adapters with another one are."""
-    answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none")
+    answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none", framework="torchtune")
     assert not any(row["fits"] for row in answer["techniques"])
     together = answer["combinations"]
     assert together and all(row["fits"] and row["technique"].count(" + ") == 1 for row in together)

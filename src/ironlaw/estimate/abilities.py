@@ -352,15 +352,15 @@ def refuse_lacking(framework: Framework, rows: Sequence[Needs], folders: tuple[s
         raise UnsupportedError(f"{framework.name} {lacks[0]}{_cited(framework)}: leave that out, or name --framework {other}")
 
 
-def why_chosen(name: str, needs: Needs, flat: bool, folders: tuple[str, ...] = ()) -> str:
-    """Why a framework was chosen for a question that names none, in words."""
-    given = [f"{axis} {value:g}" if isinstance(value, float) else axis for axis, value in needs.axes]
-    given += [f"{option}" for _, option in needs.options]
-    order = load.record("choices", "framework", folders)
-    if name == order.otherwise:
-        return f"no framework of the catalogue has {', '.join([*given, f'accelerators of {needs.vendor}'])}"
-    one = "for one accelerator" if needs.gpus == 1.0 else "for tp 1 and pp 1"
-    return f"the first {one if flat else 'in order'} that has {', '.join(given) or f'accelerators of {needs.vendor}'}"
+def why_chosen(name: str, vendor: str, folders: tuple[str, ...] = ()) -> str:
+    """Why a framework was chosen for a question that names none, in words.
+
+    >>> why_chosen("fsdp", "AMD")
+    'the first in order that has what the question gives, on accelerators of AMD'
+    """
+    if name == load.record("choices", "framework", folders).otherwise:
+        return f"no framework of the catalogue has all that the question gives, on accelerators of {vendor}"
+    return f"the first in order that has what the question gives, on accelerators of {vendor}"
 
 
 def usual_framework(vendor: str, gpus: float | None = None, tp: float | None = None, pp: float | None = None) -> str:

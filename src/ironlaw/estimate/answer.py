@@ -323,7 +323,7 @@ def with_run(group: Group, bound: Bound) -> Group:
         low, high = float(np.min(group.level.factor)), float(np.max(group.level.factor))
         times = f"{low:.3f}" if high - low < 0.0005 else f"{low:.3f} to {high:.3f}"
         assume(notes, "correction", f"step times {times} ({group.level.label})", "override")
-    note_framework(notes, bound, asked.rows[int(group.index[0]) if len(asked.rows) > 1 else 0])
+    note_framework(notes, bound, name)
     if asked.margin is None:
         assume(notes, "margin", f"{group.margin:.1%} of device memory", "default")
     run = None

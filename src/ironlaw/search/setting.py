@@ -128,7 +128,7 @@ class Setting:
         """The assumptions of the bound question, its batch, and the framework that its rule gives."""
         notes = list(self.bound.assumptions)
         assume_batch(notes, self.bound, [self.batch])
-        note_framework(notes, self.base, self._row)
+        note_framework(notes, self.base, self.framework)
         return notes
 
     @property

@@ -224,13 +224,11 @@ def framework_of(bound: Bound, row: Row) -> str:
     return choose(needs, is_flat(row.gpus, row.tp, row.pp), bound.folders)
 
 
-def note_framework(notes: Assumptions, bound: Bound, row: Row) -> None:
-    """Note the framework of a question that names none, and what it was chosen by."""
-    if "framework" in bound.asked.given:
-        return
-    name, flat = framework_of(bound, row), is_flat(row.gpus, row.tp, row.pp)
-    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers))
-    assume(notes, "framework", f"{name}, chosen: {why_chosen(name, needs, flat, bound.folders)}", "default")
+def note_framework(notes: Assumptions, bound: Bound, name: str) -> None:
+    """Note the framework of a question that names none, and why it was chosen."""
+    if "framework" not in bound.asked.given:
+        why = why_chosen(name, bound.cluster.accelerator.vendor, bound.folders)
+        assume(notes, "framework", f"{name}, chosen: {why}", "default")
 
 
 def with_batch(bound: Bound) -> Bound:

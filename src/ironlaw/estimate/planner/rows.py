@@ -123,7 +123,7 @@ def row_of(row: Row, values: Mapping[str, Any]) -> Row:
     return row._replace(
         **numbers,
         **{name: None if values[name] < 0.0 else float(values[name]) for name in ENDS},
-        sp=bool(values["sp"]) and (values["tp"] > 1.0 or bool(row.sp)),
+        sp=bool(values["sp"]) and bool(values["tp"] > 1.0 or row.sp),
         recompute=str(values["recompute"]),
         overlap=frozenset(name for name in OVERLAPS if values[f"overlap_{name.replace('-', '_')}"]),
         offload=frozenset(name for name in OFFLOADS if values[f"offload_{name}"]),

@@ -13,7 +13,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate import wires
-from ironlaw.estimate.abilities import usual_framework
+from ironlaw.estimate.abilities import usual_framework, why_chosen
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.layer.sizes import elementwise, host_time, kernel
 from ironlaw.law import kernels
@@ -82,7 +82,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
     record = cluster.accelerator
     name = values.get("framework") or usual_framework(record.vendor)
     if "framework" not in values:
-        assume(notes, "framework", name, "default")
+        assume(notes, "framework", f"{name}, chosen: {why_chosen(name, record.vendor, folders)}", "default")
     host = host_time(load.record("frameworks", name, folders), cluster)
     links = {
         "c2c": record.c2c_bandwidth, "scale-up": cluster.node.scale_up_bandwidth, "nic": wires.nic_rate(cluster),
