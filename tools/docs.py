@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+NO_RECORDS = ROOT / "tools"  # a folder without records, in the place of the user's catalogue
 WIDTH = 100
 MADE_BY = "<!-- written by tools/docs.py; edit the code it reads, not this page -->"
 PAGES = ("README.md", "docs/tutorial.md", "docs/clouds.md", "docs/how-to/*.md", "docs/documents/*.md")
@@ -146,7 +147,7 @@ def run(command: str, folder: Path) -> tuple[int, str]:
     if words[0] != "ironlaw":
         raise BrokenError(f"{command}: only ironlaw is run")
     printed = io.StringIO()
-    with contextlib.chdir(folder), environment(quiet(folder)), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    with contextlib.chdir(folder), environment(quiet()), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             status = command_line.main(words[1:])
         except Exception as error:
@@ -169,9 +170,9 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def quiet(folder: Path) -> dict[str, str]:
+def quiet() -> dict[str, str]:
     """Environment variables that make every machine print the same."""
-    return {"NO_COLOR": "1", "COLUMNS": str(WIDTH), "LINES": "50", "PYTHONUTF8": "1", "IRONLAW_CATALOG": str(folder / "no-catalogue")}
+    return {"NO_COLOR": "1", "COLUMNS": str(WIDTH), "LINES": "50", "PYTHONUTF8": "1", "IRONLAW_CATALOG": str(NO_RECORDS)}
 
 
 def _cut(printed: list[str], lines: str = "", match: str = "") -> list[str]:
@@ -485,7 +486,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def current(make: Callable[[], str]) -> str:
     """The text of a file as the program makes it now, without the user's own catalogue."""
-    with environment({"IRONLAW_CATALOG": str(ROOT / "no-catalogue")}):
+    with environment({"IRONLAW_CATALOG": str(NO_RECORDS)}):
         return make()
 
 
