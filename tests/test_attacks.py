@@ -1,8 +1,7 @@
-"""A few hundred of the attacks of `tools/attack.py`, new ones in every run."""
+"""Some of the attacks of `tools/attack.py`."""
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +22,7 @@ def test_an_attack_is_answered():
 
 
 @pytest.mark.slow
-def test_new_attacks_are_answered_or_refused():
-    seed = random.SystemRandom().randrange(10**6)
-    status, out = attacked("--seed", seed, "--count", 300)
+def test_attacks_of_every_kind_are_answered_or_refused():
+    """The same attacks in every run, so that a failure is of the change; ``tools/attack.py --seed N`` makes new ones."""
+    status, out = attacked("--seed", 7, "--count", 120)
     assert status == 0, out  # it names the seed and the number of the attack
