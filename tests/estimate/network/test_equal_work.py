@@ -13,7 +13,7 @@ from ironlaw.terms import shares
 SIZES = (256, 512, 1024, 2048, 4096)  # GB200, in domains of 72
 JOBS = {
     "dense": ("llama-3-70b", {"tp": 2, "zero": 1, "framework": "nemo", "seq_len": 8192, "recompute": "none"}, 1),
-    "dense, sharded": ("llama-3-70b", {"tp": 2, "zero": 3, "framework": "fsdp", "seq_len": 8192, "recompute": "none"}, 1),
+    "dense, sharded": ("llama-3-70b", {"tp": 2, "zero": 3, "framework": "torchtitan", "seq_len": 8192, "recompute": "none"}, 1),
     "mixture": ("deepseek-v3", {"pp": 4, "vpp": 4, "ep": 32, "zero": 1, "framework": "nemo", "precision": "mxfp8", "seq_len": 4096,
                                 "recompute": "selective", "cuda_graphs": "none"}, 8),
     "mixture inside a domain": ("qwen3-30b-a3b", {"ep": 8, "zero": 1, "framework": "nemo", "seq_len": 4096, "recompute": "none"}, 8),

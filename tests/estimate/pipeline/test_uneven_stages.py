@@ -134,7 +134,7 @@ def test_stage_flags_are_read_back(layers, vpp, further):
 # DualPipe: a rank runs a stage from either end
 
 
-DUAL = {"schedule": "dualpipe", "global_batch_size": 128}
+DUAL = {"framework": "generic", "schedule": "dualpipe", "global_batch_size": 128}
 
 
 def paired(**changes: Any) -> dict[str, float]:
@@ -170,7 +170,7 @@ def test_dualpipe_counts_embedding_and_loss_half_on_their_rank():
 
 
 def test_deepseek_v3_on_sixteen_stages_has_an_answer_of_pairs():
-    g = group("deepseek-v3", on="h800-sxm", gpus=2048, pp=16, ep=64, schedule="dualpipe", global_batch_size=15360, seq_len=4096)
+    g = group("deepseek-v3", **DUAL | {"on": "h800-sxm", "gpus": 2048, "pp": 16, "ep": 64, "global_batch_size": 15360, "seq_len": 4096})
     layers = {c.name: (float(c.layers[0]), float(c.count[0])) for c in stages(g.job, g.plan) if c.count[0] > 0}
     assert sum(n * count for n, count in layers.values()) == 61.0
     assert sum(count for _, count in layers.values()) == 16.0
