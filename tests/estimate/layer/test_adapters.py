@@ -56,8 +56,8 @@ def test_adapter_parameters_are_rank_times_inputs_and_outputs(asked, ends):
 
 
 def test_separate_matrices_have_separate_adapters():
-    assert trained(lora_targets="attention", framework="fsdp") == 16 * LAYERS * ((3 * H + H + 2 * KV) + (H + H))
-    assert trained(lora_targets="qkv", framework="fsdp") == trained(lora_targets="qkv")  # asked for by name it is one
+    assert trained(lora_targets="attention", framework="huggingface") == 16 * LAYERS * ((3 * H + H + 2 * KV) + (H + H))
+    assert trained(lora_targets="qkv", framework="huggingface") == trained(lora_targets="qkv")  # asked for by name it is one
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -188,7 +188,7 @@ def test_frozen_fp8_weights_are_multiplied_without_a_cast():
 
 
 def test_frozen_weights_are_gathered_in_their_stored_type():
-    one, two = (group(gpus=8, zero=3, global_batch_size=8, framework="fsdp", frozen_weights=w).memory.tree for w in ("nf4", None))
+    one, two = (group(gpus=8, zero=3, global_batch_size=8, framework="huggingface", frozen_weights=w).memory.tree for w in ("nf4", None))
     assert one["gather buffers"].value[0] <= two["gather buffers"].value[0]
     assert one["weights"].value[0] < 0.45 * two["weights"].value[0]
 

@@ -92,7 +92,8 @@ def test_freezing_all_layers_is_refused():
 
 
 def test_frozen_layers_have_no_adapters():
-    every, half = group("gemma-2-9b", lora_rank=16), group("gemma-2-9b", lora_rank=16, frozen_layers=21)
+    adapters = {"lora_rank": 16, "framework": "generic"}
+    every, half = group("gemma-2-9b", **adapters), group("gemma-2-9b", **adapters, frozen_layers=21)
     assert half.memory.tree["gradients"].value[0] == pytest.approx(0.5 * every.memory.tree["gradients"].value[0])
     frozen = next(t for t in half.step.tree.walk() if t.name == "frozen layers")
     assert not any("adapter" in t.name for t in frozen.walk())
