@@ -61,7 +61,7 @@ def test_pieces_by_hand():
 
 
 def test_an_adapter_has_no_weight_gradient_to_hide_behind():
-    node = tree(framework="megatron", lora_rank=16, overlap="none")["tensor parallel"]
+    node = tree(framework="generic", lora_rank=16, overlap="none")["tensor parallel"]
     shown = node["reduce-scatter beside a weight gradient"]
     assert one(shown.value) == pytest.approx(one(node["reduce-scatters/reduce-scatter"].value))
     assert all(part.name != "all-gather beside an input gradient" for part in node.walk())

@@ -1,0 +1,12 @@
+"""Stacks that tests write into a catalogue folder of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def without_limits(folder: Path, like: str) -> dict[str, str]:
+    """Options that name a stack with the costs of another, which refuses no plan."""
+    (folder / "frameworks").mkdir(exist_ok=True)
+    (folder / "frameworks" / "unlimited.toml").write_text(f'title = "Unlimited"\nlike = "{like}"\n\n[can]\n', encoding="utf-8")
+    return {"framework": "unlimited", "catalog": str(folder)}
