@@ -7,6 +7,7 @@ from pathlib import Path
 
 def without_limits(folder: Path, like: str) -> dict[str, str]:
     """Options that name a stack with the costs of another, which refuses no plan."""
+    name = f"{like}-without-limits"
     (folder / "frameworks").mkdir(exist_ok=True)
-    (folder / "frameworks" / "unlimited.toml").write_text(f'title = "Unlimited"\nlike = "{like}"\n\n[can]\n', encoding="utf-8")
-    return {"framework": "unlimited", "catalog": str(folder)}
+    (folder / "frameworks" / f"{name}.toml").write_text(f'title = "{name}"\nlike = "{like}"\n\n[can]\n', encoding="utf-8")
+    return {"framework": name, "catalog": str(folder)}

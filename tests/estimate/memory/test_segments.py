@@ -9,6 +9,7 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
 from ironlaw.law import activations
 from ironlaw.question.options import read_options
+from made_stacks import without_limits
 
 LAYERS = 240
 DEEP = f"hidden_size=1024,num_hidden_layers={LAYERS},num_attention_heads=8,head_dim=128,intermediate_size=4096,vocab_size=1024"
@@ -24,8 +25,8 @@ PLANS = (
 )
 
 
-def group(**options):
-    return answer(read_options({**ONE, **options})).groups[0]
+def group(folders=(), **options):
+    return answer(read_options({**ONE, **options}), folders).groups[0]
 
 
 def held(name, **options):
@@ -77,9 +78,11 @@ def test_a_segment_ends_with_the_chunk_of_its_stage():
     assert sizes[0] == sizes[1] == sizes[2]
 
 
-def test_all_layers_run_forward_again_and_a_compiler_drops_only_the_last_product_of_a_segment():
-    def seconds(framework, how):
-        return float(np.ravel(group(gpus=4, tp=2, pp=2, framework=framework, recompute=how).step.tree.value)[0])
+def test_all_layers_run_forward_again_and_a_compiler_drops_only_the_last_product_of_a_segment(tmp_path):
+    def seconds(like, how):
+        stack = without_limits(tmp_path, like)
+        found = group((stack["catalog"],), gpus=4, tp=2, pp=2, framework=stack["framework"], recompute=how)
+        return float(np.ravel(found.step.tree.value)[0])
 
     assert seconds("megatron", "segments:8") == pytest.approx(seconds("megatron", "full"), rel=1e-12)
     compiled = [seconds("torchtitan-compile", how) for how in ("none", "full", "segments:2", "segments:8")]

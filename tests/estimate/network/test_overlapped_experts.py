@@ -126,13 +126,13 @@ def test_a_pair_reuses_the_memory_of_the_logits():
     [
         ({"ep": 1}, "needs ep > 1, got 1"),
         ({"vpp": 1}, "with pp 4 needs vpp > 1"),
-        ({"vpp": 1, "schedule": "zero-bubble"}, "schedule zero-bubble"),
-        ({"vpp": 1, "schedule": "dualpipe"}, "schedule dualpipe"),
+        ({"vpp": 1, "schedule": "zero-bubble", "framework": "generic"}, "schedule zero-bubble"),
+        ({"vpp": 1, "schedule": "dualpipe", "framework": "generic"}, "schedule dualpipe"),
         ({"recompute": "full"}, "recomputation of whole layers"),
         ({"recompute": "selective:linear"}, "recomputation of whole layers or of experts"),
         ({"mtp_layers": 2}, "at most one multi-token-prediction layer"),
         ({"precision": "fp32"}, "fp32 is wider"),
-        ({"framework": "deepspeed"}, "deepspeed does not"),
+        ({"framework": "deepspeed", "vpp": 1}, "deepspeed has no overlap of ep"),
     ],
 )
 def test_plans_that_megatron_refuses_are_refused_with_the_reason(cli, change, words):
