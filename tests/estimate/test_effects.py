@@ -23,7 +23,7 @@ PLANS = {
     "data parallel": {"tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1},
     "tensor parallel": {"tp": 8, "pp": 1, "zero": 1, "micro_batch_size": 1},
     "pipeline": {"tp": 2, "pp": 4, "vpp": 2, "zero": 1, "micro_batch_size": 1},
-    "sharded weights": {"tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1, "framework": "fsdp"},
+    "sharded weights": {"tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1, "framework": "generic"},
     "context": {"tp": 2, "cp": 4, "pp": 1, "zero": 1, "micro_batch_size": 1},
 }
 MIXTURE = {**DENSE, "tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1, "etp": 1}
