@@ -38,6 +38,15 @@ def test_all_that_the_device_can_multiply_are_shown_its_usual_precision_first():
     assert not {name for name in table(name="recipes", on="h100-sxm") if "fp4" in name} - {"mxfp4-weights"}
 
 
+def test_a_named_framework_is_shown_in_its_own_recipes_and_an_unnamed_one_has_them_all():
+    rows = table("llama-3-8b", **ASK, framework="megatron")
+    assert "nvfp4-pretraining" in rows and "mxfp4-weights" not in rows
+    found = ironlaw.lessons("llama-3-8b", table="precisions", **ASK, precisions="bf16,mxfp4-weights")
+    assert found.headline[-1].endswith("framework generic")
+    with pytest.raises(UnsupportedError, match="megatron has no precision mxfp4-weights"):
+        table("llama-3-8b", **ASK, framework="megatron", precisions="bf16,mxfp4-weights")
+
+
 def test_bytes_of_a_cast_by_hand():
     """Two bytes for each read of an input; the narrow value for each product that reads it."""
     moved = {name: row["input_bytes_moved"] for name, row in table(name="recipes").items()}

@@ -8,6 +8,7 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.catalog.abilities import has
 from ironlaw.errors import PlanError, QuestionError, UnsupportedError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, answer
@@ -49,17 +50,20 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     recipes = [find_precision("precisions", name, folders) for name in known]
     if "on" in values:
         recipes = _usable(recipes, values["on"], named is not None, folders)
+    if "framework" in values and named is None:
+        recipes = [recipe for recipe in recipes if _stack_has(values["framework"], recipe, folders)]
     tables = [Table("recipes", "Recipes", RECIPE_COLUMNS, [_recipe_row(recipe, folders) for recipe in recipes])]
     headline = [f"{len(recipes)} recipes; ironlaw catalog show NAME prints one with its sources"]
     group: Group | None = None
     if timed:
+        values = _with_framework(values, recipes, folders)
         group, rows = _step_rows(values, recipes, folders)
         fastest, least = min(rows, key=lambda row: row["seconds"]), min(rows, key=lambda row: row["device"])
         headline = [
             f"fastest: {fastest['precision']}, step {units.show(fastest['seconds'], 's')},"
             f" {fastest['ratio']:.2f} of that in {rows[0]['precision']}; bound by {fastest['bound']}",
             f"least memory: {least['precision']}, {units.show(least['device'], 'B')} of each accelerator",
-            "the same plan in every precision: the one that is best in the first, or the one given",
+            f"the same plan in every precision: the one that is best in the first, or the one given; framework {group.job.framework.name}",
         ]
         tables.insert(0, Table("steps", "One plan in each precision", filled_columns(STEP_COLUMNS, rows), rows))
     exact = [{"precision": recipe.name, "exactness": load.record("precisions", recipe.name, folders).exactness} for recipe in recipes]
@@ -85,6 +89,22 @@ def _usable(recipes: list[Precision], on: str, named: bool, folders: tuple[str, 
     if not usable:
         raise UnsupportedError(f"--on {on}: its record has no rate of any narrow format or of bf16; give --precisions")
     return sorted(usable, key=lambda recipe: (recipe.name != usual, -recipe.operand_bytes))
+
+
+def _stack_has(framework: str, recipe: Precision, folders: tuple[str, ...]) -> bool:
+    """True where a stack trains in a recipe, or where that is not known."""
+    can = load.record("frameworks", load.resolve("frameworks", framework, folders), folders).can
+    return can is None or has(can.precisions, recipe.name)
+
+
+def _with_framework(values: dict[str, Any], recipes: list[Precision], folders: tuple[str, ...]) -> dict[str, Any]:
+    """The question with one framework for every recipe: that of the first, or the one without limits where that lacks another."""
+    if "framework" in values:
+        return values
+    usual = answer({**values, "precision": recipes[0].name}, folders).groups[0].job.framework.name
+    if all(_stack_has(usual, recipe, folders) for recipe in recipes):
+        return values
+    return {**values, "framework": load.record("choices", "framework", folders).otherwise}
 
 
 def _recipe_row(recipe: Precision, folders: tuple[str, ...]) -> dict[str, Any]:
