@@ -42,7 +42,7 @@ def test_a_named_framework_is_shown_in_its_own_recipes_and_an_unnamed_one_has_th
     rows = table("llama-3-8b", **ASK, framework="megatron")
     assert "nvfp4-pretraining" in rows and "mxfp4-weights" not in rows
     found = ironlaw.lessons("llama-3-8b", table="precisions", **ASK, precisions="bf16,mxfp4-weights")
-    assert found.headline[-1].endswith("framework generic")
+    assert found.headline[-1] == "in the framework generic, which has every recipe: no framework is named"
     with pytest.raises(UnsupportedError, match="megatron has no precision mxfp4-weights"):
         table("llama-3-8b", **ASK, framework="megatron", precisions="bf16,mxfp4-weights")
 

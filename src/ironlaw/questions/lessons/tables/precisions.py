@@ -56,15 +56,17 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     headline = [f"{len(recipes)} recipes; ironlaw catalog show NAME prints one with its sources"]
     group: Group | None = None
     if timed:
-        values = _with_framework(values, recipes, folders)
-        group, rows = _step_rows(values, recipes, folders)
+        held = _with_framework(values, recipes, folders)
+        group, rows = _step_rows(held, recipes, folders)
         fastest, least = min(rows, key=lambda row: row["seconds"]), min(rows, key=lambda row: row["device"])
         headline = [
             f"fastest: {fastest['precision']}, step {units.show(fastest['seconds'], 's')},"
             f" {fastest['ratio']:.2f} of that in {rows[0]['precision']}; bound by {fastest['bound']}",
             f"least memory: {least['precision']}, {units.show(least['device'], 'B')} of each accelerator",
-            f"the same plan in every precision: the one that is best in the first, or the one given; framework {group.job.framework.name}",
+            "the same plan in every precision: the one that is best in the first, or the one given",
         ]
+        if held is not values:
+            headline.append(f"in the framework {held['framework']}, which has every recipe: no framework is named")
         tables.insert(0, Table("steps", "One plan in each precision", filled_columns(STEP_COLUMNS, rows), rows))
     exact = [{"precision": recipe.name, "exactness": load.record("precisions", recipe.name, folders).exactness} for recipe in recipes]
     tables.append(Table("exactness", "Exactness", EXACT_COLUMNS, exact))
