@@ -44,7 +44,7 @@ REFUSED = [  # throughput above the roof
     ("compare llama-3-8b --on h100-sxm --gpus 64 --utilization hbm=1.5", "at most 1"),
     # a replica that its accelerators cannot hold
     ("compare llama-3-70b --on h100-sxm --gpus 8 --gpus-per-replica 2", "give at least 14"),
-    ("solve llama-3-70b --on h100-sxm --tokens 2T --gpus 3 --tp 8", "the nearest number of accelerators that works is 8"),
+    ("solve llama-3-70b --on h100-sxm --tokens 2T --gpus 3 --tp 8", "the nearest number of accelerators that works is 16"),
     ("inference llama-3-8b --on h100-sxm --gpus 3", "does not divide"),
     # bandwidth
     ("compare llama-3-8b --on h100-sxm --gpus 8 --bandwidth 0", "more than 0"),
@@ -146,7 +146,7 @@ NO = [  # understood, and the answer is no
     ("roofline --collective all_reduce --size 1GB --ranks 8 --on h100-sxm --measured 1us", "impossible"),
     ("roofline llama-3-8b --on h100-sxm --gpus 8 --samples-per-second 1e6", "impossible"),
     ("roofline --census resnet-50 --on h100-sxm --samples-per-second 1e6", "impossible"),
-    ("solve --parameters 30B --on h100-sxm --tokens 2T --gpus 8 --deadline 1", "of the peak"),
+    ("solve --parameters 30B --on h100-sxm --tokens 2T --gpus 8 --deadline 1", "times the peak"),
     ("sites llama-3-70b --sites jean-zay,lumi --on h100-sxm --gpus 4 --wan-bandwidth 1GB/s --tokens 1T", "no: the model does not fit"),
     ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --power-limit 1kW", "cannot power"),
     ("money llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),

@@ -90,7 +90,7 @@ def batches_one_by_one(gpus: int, usual: float, least: float, most: float, micro
         shared = {batch: math.gcd(batch, gpus) for batch in numbers}
         kept: list[int] = []
         for batch in numbers:
-            if 8 * shared[batch] < max(shared.values()) or any(other % shared[batch] == 0 for other in kept):
+            if defaults.FEWEST_SHARED * shared[batch] < max(shared.values()) or any(other % shared[batch] == 0 for other in kept):
                 continue
             kept.append(shared[batch])
             multiples = [number for number in numbers if number % shared[batch] == 0]
