@@ -23,7 +23,7 @@ SEEDS = range(24)
 
 
 def drawn(seed: int) -> dict[str, Any]:
-    """A question with the default space, a few thousand to a million plans."""
+    """A question with the default space, a few hundred to a hundred thousand plans."""
     r = random.Random(seed)
     asked: dict[str, Any] = {"model": r.choice(MODELS), "on": r.choice(DEVICES), "gpus": r.choice((2, 4, 6, 8, 12, 16))}
     asked["global_batch_size"] = asked["gpus"] * r.choice((1, 2, 4)) * r.choice((1, 1, 3))
@@ -109,7 +109,7 @@ def test_a_longer_list_is_that_of_every_plan(seed):
 
 def test_most_plans_are_excluded():
     swept = [found_of(seed).settings[0].swept for seed in SEEDS if found_of(seed) is not None]
-    large = [one for one in swept if one.legal > 100_000]
+    large = [one for one in swept if one.legal > 20_000]  # no verb tries the host's memory unasked, nor what a stack cannot run
     assert len(large) > 3
     assert np.median([one.timed / one.legal for one in large]) < 0.5
 

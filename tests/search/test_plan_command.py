@@ -349,7 +349,7 @@ class TestCommand:
             (("--forbid", "tp>0"), "leaves no value"),
             (("--minimize", "speed"), "unknown --minimize"),
             (("--pareto", "time,beauty"), "unknown --pareto"),
-            (("--on", "h100sxm"), "nearest"),
+            (("--on", "h100smx"), "nearest"),
             (("--quota", "a100-sxm-80gb=8"), "does not list"),
             (("--top", "0"), "--top"),
             (("--precision", "fp3"), "--precision"),
@@ -416,7 +416,7 @@ def test_a_price_for_an_accelerator_outside_the_question_is_refused(ask):
 @pytest.mark.parametrize("schedule", sorted(SCHEDULES))
 def test_every_schedule_is_searched_with_a_pipeline(ask, schedule):
     """A paired schedule has no first and last stage of its own, and its layers are still split by what the loss weighs."""
-    asked = "plan llama-3-8b --on h100-sxm --gpus 16 --global-batch-size 16 --fix pp=8,cp=1 --schedule"
+    asked = "plan llama-3-8b --on h100-sxm --gpus 16 --global-batch-size 16 --fix pp=8,cp=1 --framework generic --schedule"
     status, out, err = ask(*asked.split(), schedule)
     assert (status, err) == (0, "") and "Best:" in out
 
