@@ -120,6 +120,15 @@ def test_refusals_name_the_option(options, words):
         estimated(**options)
 
 
+def test_a_search_leaves_out_the_schedules_that_are_not_modelled_with_an_objective():
+    """A stack that refuses nothing has DualPipe, which is searched for the next token and never beside a reference."""
+    question = {"on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "seq_len": 1024, "framework": "generic"}
+    answer = ironlaw.estimate("qwen-3-0.6b", objective="dpo", **question)
+    assert answer.legal[0]
+    with pytest.raises(UnsupportedError, match="dualpipe is not modelled"):
+        ironlaw.estimate("qwen-3-0.6b", objective="dpo", schedule="dualpipe", **question)
+
+
 def test_a_pair_must_lie_in_one_micro_batch():
     assert not bool(estimated(objective="dpo", micro_batch_size=1).groups[0].rules["examples_whole"].all())
     best = ironlaw.estimate(model="llama-3-8b", on="h100-sxm", gpus=8, objective="dpo", seq_len=4096)

@@ -99,7 +99,7 @@ class Setting:
     def _offered(self) -> Space:
         """The question's space without what the framework, the model or the device does not have."""
         job = self.base.job(self.framework)
-        return offered(given_space(self.question.space, self.base, job, self.gpus), self.base, job.framework, self.seldom)
+        return offered(given_space(self.question.space, self.base, job, self.gpus), self.base, job, self.seldom)
 
     @property
     def on(self) -> str:

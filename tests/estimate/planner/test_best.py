@@ -271,7 +271,7 @@ def test_no_plan_drawn_from_the_default_space_beats_the_best():
     estimate = ironlaw.estimate(**question)
     bound = with_batch(bind_question(asked_of(read_options(question))))
     space = read_space(None)
-    space = offered(space, bound, bound.job("megatron").framework)
+    space = offered(space, bound, bound.job("megatron"))
     sizes = {"gpus": 32.0, "global_batch_size": 64.0, "seq_len": 8192.0}
     task = task_of(usable_space(space, bound, 32.0, 8192.0), bound, bound.job("megatron"), sizes)
     rows = np.random.default_rng(1).choice(task.mesh.rows, 40, replace=False)

@@ -149,7 +149,7 @@ def assert_not_beaten(question: dict[str, Any], draws: int, seed: int) -> None:
     if not best.fits[0]:
         return
     job, plan, r = best.groups[0].job, whole(best), random.Random(seed)
-    space = offered(SPACE, with_batch(bind_question(asked_of(read_options(question)))), job.framework)
+    space = offered(SPACE, with_batch(bind_question(asked_of(read_options(question)))), job)
     near = changed(best, plan)
     plans = [*near, *(one for _ in range(draws) if (one := drawn_plan(best, r)) is not None)]
     plans = [one for one in plans if all(one[axis] == question[axis] for axis in one.keys() & question.keys())]

@@ -29,12 +29,17 @@ def bind_objective(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -
         raise QuestionError(f"--objective {record.name}: give the model whose logits it learns as --teacher MODEL")
     if record.name == "next-token":
         return None, None
-    if record.reference_passes and asked.schedule is not None and SCHEDULES[asked.schedule].stages_per_rank > 1.0:
+    if asked.schedule is not None and not runs_passes_of(record, asked.schedule):
         raise UnsupportedError(f"--schedule {asked.schedule} is not modelled with --objective {record.name}: use 1f1b or interleaved")
     if record.reference == "policy" and not asked.precomputed_reference:
         copy = "the frozen weights without the adapters" if asked.lora_rank else "a frozen copy of the model, sharded as the model is"
         assume(notes, "reference", f"{copy}; its forward pass runs in every step", "default")
     return record, None if asked.teacher is None else plain_model(bind_model(asked.teacher, folders)[0])
+
+
+def runs_passes_of(objective: Objective | None, schedule: str) -> bool:
+    """Whether the passes that an objective runs beside the training are modelled with a schedule: not with one of two directions."""
+    return objective is None or not objective.reference_passes or SCHEDULES[schedule].stages_per_rank == 1.0
 
 
 def check_teacher(teacher: Model | None, model: Model) -> None:

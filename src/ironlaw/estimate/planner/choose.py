@@ -123,7 +123,7 @@ def tasks_of_row(
     """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have."""
     given = given_axes(bound.asked, row)
     job = bound.job(framework_of(bound, row))
-    space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job.framework, seldom)
+    space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job, seldom)
     space = rough_space(space) if rough else space
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)

@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 from ironlaw.catalog.abilities import ANY, Can, has
-from ironlaw.catalog.records import Framework
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.abilities import form_of
+from ironlaw.estimate.bind.objective import runs_passes_of
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.planner.ends import balanced_rows
@@ -36,13 +36,14 @@ def methods_of(space: Space, seq_len: float) -> tuple[str, ...]:
     return space.methods if many else space.methods[:1]
 
 
-def offered(space: Space, bound: Bound, framework: Framework, seldom: bool = False) -> Space:
-    """The space that ships without what the framework, the model or the device does not have, and, unless ``seldom``, what few run on it.
+def offered(space: Space, bound: Bound, job: Job, seldom: bool = False) -> Space:
+    """The space that ships without what the stack, model, objective or device does not have, and, unless ``seldom``, what few run on it.
 
     Values that the question gives stay, and so does a space of the user's: the rule ``stack_can`` has the last word.
     """
     if space.own:
         return space
+    framework = job.framework
     can = framework.able.replace(seldom=()) if seldom else framework.able
     many = bound.model.num_experts and bound.cluster.accelerator.architecture in DEEP_EP
     dispatchers = defaults.DISPATCHERS if can.dispatchers == ANY or "ep" in _missing_axes(can) else can.dispatchers
@@ -58,6 +59,8 @@ def offered(space: Space, bound: Bound, framework: Framework, seldom: bool = Fal
     for axis, names in known.items():
         if axis in tried:
             tried[axis] = [name for name in tried[axis] if has(names, name) and f"{axis} {name}" not in can.seldom]
+    if "schedule" in tried:
+        tried["schedule"] = [name for name in tried["schedule"] if runs_passes_of(job.objective, name)]
     for axis, holds in {
         "zero": lambda stage: stage in can.zero and f"zero {stage:g}" not in can.seldom,
         "recompute": lambda how: has(can.recompute, form_of(how)),
