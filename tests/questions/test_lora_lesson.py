@@ -39,13 +39,18 @@ def test_first_order_is_two_bytes_for_what_is_frozen_and_four_flop():
 
 def test_memory_and_step_are_those_of_the_estimate():
     full, one = table(lora_rank=16, lora_targets="all")["methods"]
-    for row, more in ((full, {}), (one, {"lora_rank": 16, "lora_targets": "all"})):
+    for row, more in ((full, {"framework": "huggingface"}), (one, {"lora_rank": 16, "lora_targets": "all"})):
         told = estimate(**ASKED, **more).row(0)
         assert (row["memory"], row["step"]) == (told["memory"]["device"], told["step"]["seconds"])
 
 
+def test_full_fine_tuning_is_of_the_stack_that_is_chosen_for_adapters():
+    full, one = table(lora_rank=16, lora_targets="all")["methods"]
+    assert full["plan"].endswith("huggingface") and one["plan"].endswith("huggingface")
+
+
 def test_higher_ranks_and_more_targets_train_more():
-    rows = {row["method"]: row for row in table()["methods"]}
+    rows = {row["method"]: row for row in table(seq_len=4096)["methods"]}
     assert (
         rows["rank 8, attention"]["trainable"] < rows["rank 64, attention"]["trainable"] < rows["rank 64, all linear layers"]["trainable"]
     )

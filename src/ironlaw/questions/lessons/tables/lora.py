@@ -57,17 +57,19 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     asked = {name: value for name, value in values.items() if name not in ("lora_rank", "lora_targets")}
     ranks = (values["lora_rank"],) if "lora_rank" in values else RANKS
     targets = (values["lora_targets"],) if "lora_targets" in values else ("attention", "all")
-    full = answer(asked, folders)
+    adapted = {(rank, target): {**asked, "lora_rank": rank, "lora_targets": target} for target in targets for rank in ranks}
+    adapters = answer(adapted[ranks[0], targets[0]], folders)
+    full = answer({"framework": adapters.groups[0].job.framework.name, **asked}, folders)  # the stack that has adapters, for both
     if full.rows > 1:
         raise QuestionError("--table lora takes one plan: give one value for every option")
     methods = [_evaluate_method("full fine-tuning", full)]
     estimates = []
     for target in targets:
         for rank in ranks:
-            estimate = answer({**asked, "lora_rank": rank, "lora_targets": target}, folders)
+            estimate = answer(adapted[rank, target], folders) if estimates else adapters
             methods.append(_evaluate_method(f"rank {rank:g}, {TARGETS.get(target, target)}", estimate, methods[0]))
             estimates.append(estimate)
-    first, adapters = methods[1], estimates[0]
+    first = methods[1]
     if not first.tokens_per_second:
         raise UnsupportedError(f"there is no estimate of {first.method} with this plan: {first.why_not}")
     group = adapters.place_of(0)[0]
