@@ -63,7 +63,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     if full.rows > 1:
         raise QuestionError("--table lora takes one plan: give one value for every option")
     methods = [_evaluate_method("full fine-tuning", full)]
-    estimates = []
+    estimates: list[Estimate] = []
     for target in targets:
         for rank in ranks:
             estimate = answer(adapted[rank, target], folders) if estimates else adapters
