@@ -14,8 +14,10 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.network.sharding import Waits, data_parallel
 from ironlaw.estimate.step import step
 from ironlaw.terms import shares
+from made_stacks import without_limits
 
 MODELS = ("gpt2-xl", "llama-3-8b", "gemma-2-9b", "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v3")
+FRAMEWORKS = ("megatron", "torchtitan", "fsdp", "deepspeed")
 DEVICES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "v100-sxm-32gb")
 FASTER = ((1.2, 1.0), (3.0, 1.0), (1.0, 1.5), (1.0, 3.0), (2.0, 2.0))  # peak, and bandwidth of HBM
 SLACK = 1.0 + 1e-9  # rounding
@@ -45,7 +47,7 @@ def small_question(seed):
         "on": pick.choice(DEVICES), "gpus": gpus, "seq_len": pick.choice((128, 256, 512, 1024)), "tp": column(1, 1, 2, 8),
         "pp": column(1, 1, 2, 4), "micro_batch_size": column(1, 1, 2), "zero": column(0, 1, 1, 2, 3),
         "global_batch_size": [gpus * n for n in column(1, 1, 2, 4, 16)], "recompute": column("none", "selective", "full"),
-        "framework": pick.choice(("megatron", "torchtitan", "fsdp", "deepspeed")),
+        "framework": pick.choice(FRAMEWORKS),
     }  # fmt: skip
     if pick.random() < 0.5:
         asked["ep"] = column(1, 4, 8)
@@ -62,11 +64,18 @@ def small_question(seed):
     return pick.choice(MODELS), asked
 
 
-def host_bound(seed):
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory):
+    """Each framework's stack with its costs and without its limits: a column of a question may hold any plan."""
+    folder = tmp_path_factory.mktemp("stacks")
+    return {name: without_limits(folder, name) for name in FRAMEWORKS}
+
+
+def host_bound(seed, stacks):
     """The groups of a random question, with the rows that are legal and wait for their host; none where it cannot be asked."""
     model, asked = small_question(seed)
     try:
-        groups = ironlaw.estimate(model, **asked).groups
+        groups = ironlaw.estimate(model, **asked | stacks[asked["framework"]]).groups
     except IronlawError:
         return
     for group in groups:
@@ -82,13 +91,13 @@ def host_bound(seed):
 SEEDS = range(60)
 
 
-def test_many_random_plans_wait_for_their_host():
-    assert sum(int(rows.sum()) for seed in SEEDS for _, _, rows in host_bound(seed)) > 200
+def test_many_random_plans_wait_for_their_host(stacks):
+    assert sum(int(rows.sum()) for seed in SEEDS for _, _, rows in host_bound(seed, stacks)) > 200
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_faster_device_is_never_slower(seed):
-    for group, before, rows in host_bound(seed):
+def test_a_faster_device_is_never_slower(seed, stacks):
+    for group, before, rows in host_bound(seed, stacks):
         for rates in FASTER:
             after = step(group.job, faster(group.cluster, *rates), group.plan).tree.value
             slower = rows & (after > before * SLACK)
@@ -96,9 +105,9 @@ def test_a_faster_device_is_never_slower(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_recomputing_less_is_never_slower(seed):
+def test_recomputing_less_is_never_slower(seed, stacks):
     """A fifth of the layers more at a time. The waits of tensor parallelism count evenly in all passes, which may cost 1e-5 of a step."""
-    for group, _, rows in host_bound(seed):
+    for group, _, rows in host_bound(seed, stacks):
         some = group.plan.replace(recompute_attention=0.0 * group.plan.pp, recompute_linear=0.0 * group.plan.pp)
         plans = [some.replace(recompute_layers=share + 0.0 * group.plan.pp) for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
         seconds = [step(group.job, group.cluster, plan).tree.value for plan in plans]

@@ -7,7 +7,7 @@ from ironlaw.errors import QuestionError, UnsupportedError
 
 GIVEN = {
     "model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "micro_batch_size": 2, "global_batch_size": 64, "seq_len": 4096,
-    "zero": 1, "recompute": "none",
+    "zero": 1, "recompute": "none", "framework": "generic",
 }  # fmt: skip
 PARAMETERS = (
     8_030_261_248.0  # of Llama 3 8B, its model card: 8.03 B; 32 (4096 4096 2 + 4096 1024 2 + 3 4096 14336 + 2 4096) + 2 128256 4096 + 4096
@@ -146,7 +146,7 @@ def test_trained_shares_of_the_dora_paper(adapter, published):
 
     By hand for LoRA: 32 layers of 32 (3 (4096 + 4096) + 2 (4096 + 11008)) = 56.1 M of 6.74 B.
     """
-    answer = estimated(model="llama-1-7b", lora_rank=32, lora_targets="q,k,v,up,fc2", adapter=adapter, framework="fsdp", seq_len=2048)
+    answer = estimated(model="llama-1-7b", lora_rank=32, lora_targets="q,k,v,up,fc2", adapter=adapter, seq_len=2048)
     counts = answer.to_dict()["parameters"]
     assert 100.0 * counts["trained"] / counts["total"] == pytest.approx(published, abs=0.006)
 

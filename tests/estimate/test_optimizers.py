@@ -20,7 +20,10 @@ TINY = {
     "intermediate_size": 1536, "vocab_size": 4096, "max_position_embeddings": 2048, "tie_word_embeddings": False, "gated_mlp": True,
 }  # fmt: skip
 ROUTED = TINY | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256, "first_k_dense_replace": 1}
-ON = {"on": "h100-sxm", "gpus": 16, "seq_len": 1024, "global_batch_size": 64, "micro_batch_size": 1, "recompute": "none"}
+ON = {
+    "on": "h100-sxm", "gpus": 16, "seq_len": 1024, "global_batch_size": 64, "micro_batch_size": 1, "recompute": "none",
+    "framework": "generic",
+}  # fmt: skip
 NAMES = load.names("optimizers")
 
 
@@ -72,7 +75,7 @@ def test_states_of_all_ranks_are_those_of_the_model(name, zero, how):
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ELEMENTWISE])
 def test_states_with_the_shape_of_sides_are_counted_from_the_matrices(name):
     """By hand for the tiny dense model without tensor parallelism: its layers' matrices, the two tables and the norms."""
-    group = group_of(optimizer=name, zero=0, framework="fsdp", gpus=1)
+    group = group_of(optimizer=name, zero=0, gpus=1)
     rule = load.record("optimizers", name)
     others = load.record("optimizers", rule.others or name)
     fused = group.job.framework.fused_projections

@@ -57,7 +57,7 @@ def test_adapters_and_frozen_layers_train_less():
     def trained(**more):
         return ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, **more).row(0)["parameters"]
 
-    adapters = trained(lora_rank=16, lora_targets="q,v", framework="torchtitan")
+    adapters = trained(lora_rank=16, lora_targets="q,v", framework="generic")
     assert adapters["trained"] == 32 * 16 * ((4096 + 4096) + (4096 + 1024))  # of q and of v: in and out
     frozen = trained(frozen_layers=8)
     assert frozen["trained"] == frozen["total"] - 8 * 218_112_000 - 128256 * 4096
