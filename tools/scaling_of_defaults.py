@@ -163,15 +163,20 @@ def neighbours(rows: Mapping[Key, Row], model: str, on: str, kind: str) -> Itera
 
 
 def models_of(rows: Mapping[Key, Row]) -> list[str]:
-    """The models whose every cell is made."""
-    return [model for model in MODELS if all(key in rows for key in keys([model]))]
+    """The models that have a column whose every cell is made."""
+    return [model for model in MODELS if devices_of(rows, model)]
+
+
+def devices_of(rows: Mapping[Key, Row], model: str) -> list[str]:
+    """The accelerators of a model whose every cell is made: its columns."""
+    return [on for on in DEVICES if all((model, on, *rest) in rows for rest in product(COUNTS, (EQUAL, FIXED)))]
 
 
 def page(rows: Mapping[Key, Row]) -> str:
-    """The page of all models whose every cell is made."""
+    """The page of all columns (a model on an accelerator) whose every cell is made."""
     parts = [MADE_BY, HEAD.format(sequences=SEQUENCES, large=f"{LARGE:.0%}", covered=f"{COVERED:.0%}")]
-    if missing := [title_of(model) for model in MODELS if model not in models_of(rows)]:
-        parts.append(f"Not made yet: {', '.join(missing)}. The command above makes what is missing.")
+    if missing := missing_columns(rows):
+        parts.append(f"Not made since the rules of the plan last changed: {missing}. The command above makes what is missing.")
     parts.append("| letter | loss |\n| --- | --- |\n" + "\n".join(f"| {letter} | {word} |" for letter, word in sorted(WORDS.items())))
     parts.append(f"## Neighbours that differ by more than {LARGE:.0%} at equal work\n\n{large_changes(rows)}")
     for model in models_of(rows):
@@ -181,7 +186,15 @@ def page(rows: Mapping[Key, Row]) -> str:
         parts.append(f"### At the default batch\n\n{table(rows, model, FIXED)}")
     if all(key in rows for key in awkward_keys()):
         parts.append(f"## Awkward numbers\n\n{awkward_table(rows)}")
+    else:
+        parts.append("## Awkward numbers\n\nNot made since the rules of the plan last changed.")
     return "\n\n".join(parts) + "\n"
+
+
+def missing_columns(rows: Mapping[Key, Row]) -> str:
+    """The columns that the page lacks, by model, for a sentence."""
+    lacks = {model: [DEVICES[on] for on in DEVICES if on not in devices_of(rows, model)] for model in MODELS}
+    return "; ".join(f"{title_of(model)} on {', '.join(names)}" for model, names in lacks.items() if names)
 
 
 HEAD = """\
@@ -216,11 +229,12 @@ def letters(named: Sequence[tuple[str, float]]) -> str:
 
 def table(rows: Mapping[Key, Row], model: str, kind: str) -> str:
     """MFU by count and accelerator, each fall with its letters."""
-    why = {(b["on"], b["gpus"]): letters(causes(a, b)) for on in DEVICES for a, b in neighbours(rows, model, on, kind) if fall(a, b) > 0.0}
-    lines = ["| accelerators | " + " | ".join(DEVICES.values()) + " |", "| ---: |" + " --- |" * len(DEVICES)]
+    made = devices_of(rows, model)
+    why = {(b["on"], b["gpus"]): letters(causes(a, b)) for on in made for a, b in neighbours(rows, model, on, kind) if fall(a, b) > 0.0}
+    lines = ["| accelerators | " + " | ".join(DEVICES[on] for on in made) + " |", "| ---: |" + " --- |" * len(made)]
     for gpus in COUNTS:
         cells = []
-        for on in DEVICES:
+        for on in made:
             row = rows[model, on, gpus, kind]
             cells.append(f"{100.0 * row['mfu']:.1f} {why.get((on, gpus), '')}".strip() if "mfu" in row else "-")
         lines.append(f"| {gpus:,} | " + " | ".join(cells) + " |")
@@ -258,7 +272,7 @@ def awkward_table(rows: Mapping[Key, Row]) -> str:
 def large_changes(rows: Mapping[Key, Row]) -> str:
     """Each change of more than LARGE between neighbours at equal work, with the losses that make it and both plans."""
     lines = []
-    for model, on in product(models_of(rows), DEVICES):
+    for model, on in ((model, on) for model in models_of(rows) for on in devices_of(rows, model)):
         for before, after in neighbours(rows, model, on, EQUAL):
             lower, higher = (after, before) if fall(before, after) > 0.0 else (before, after)
             if fall(higher, lower) > LARGE:
