@@ -195,7 +195,7 @@ def _in_sequences(name: str, value: Any, given: Mapping[str, Any], write: Writer
     """A micro-batch in sequences: the trainers whose word ``name`` is count examples, which have two sequences with some objectives.
 
     >>> resolve({"per_device_train_batch_size": 8, "objective": "dpo"}, ["micro_batch_size", "objective"])
-    {'objective': 'dpo', 'micro_batch_size': 16.0}
+    {'micro_batch_size': 16.0, 'objective': 'dpo'}
     """
     objective = given.get("objective")
     if name not in OF_EXAMPLES or objective is None:
