@@ -614,7 +614,7 @@ def test_a_grid_of_plans_has_the_numbers_of_its_plans_one_a_row(asked):
     mesh |= {axis: np.where(r.random(rows) < 0.5, options[axis], -1.0) for axis in ENDS if axis in options}
     mesh["gpus"] = mesh["tp"] * mesh["pp"] * mesh["cp"] * mesh["dp_replicate"] * mesh["dp_shard"]
     has_link = cluster.accelerator.pcie_bandwidth is not None
-    switch = ((1.0, 0.0),) * 6 + (((0.0, 1.0),) * 2 if has_link else ((0.0,),) * 2)
+    switch = ((1.0, 0.0),) * 6 + (((0.0, 1.0),) * 3 if has_link else ((0.0,),) * 3) + ((0.0,),)  # nothing moves to NVMe
     choices = Choices((("none", "selective", "every:3", "full"), (0.0, 1.0, 2.0, 3.0), *switch), ("attention",))
     grid_plan = plan_of(mesh, batch, 4096.0, **choices.columns())
     shape = np.broadcast_shapes(*(np.shape(getattr(grid_plan, name)) for name in Plan.fields))
