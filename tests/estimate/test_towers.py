@@ -15,7 +15,7 @@ CONFIGS = paths.DATA / "hf_configs" / "towers"
 SEES, HEARS = str(CONFIGS / "qwen3-vl-8b.json"), str(CONFIGS / "qwen2-audio-7b.json")
 PLAN = {
     "on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "zero": 3, "dp_shard": 8, "micro_batch_size": 1, "global_batch_size": 8,
-    "recompute": "none", "framework": "megatron",
+    "recompute": "none", "framework": "generic",
 }  # fmt: skip
 
 
