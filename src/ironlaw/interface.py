@@ -30,7 +30,8 @@ TYPES: dict[Any, tuple[str, ...]] = {  # reader of an option -> the types that i
     options.price: NUMBER, options.grid: NUMBER, options.share: NUMBER, options.margin: NUMBER, options.at_least_one: NUMBER,
     options.oversubscription: NUMBER, options.torus_topology: ("Sequence[int]", "str"), options.precision: TEXT,
     options.expert_load: ("str", "Sequence[Any]"), options.spread: NUMBER, options.expert_placement: TEXT,
-    options.duration: TEXT, options.graphs: TEXT, words.length: WHOLE, words.tokens: NUMBER, words.run_tokens: NUMBER,
+    options.duration: TEXT, options.graphs: TEXT, words.length: WHOLE, words.tokens: NUMBER, words.batch_tokens: NUMBER,
+    words.run_tokens: NUMBER,
     words.recompute: TEXT, words.overlap: ("Sequence[str]", "str"), words.offload: ("Sequence[str]", "str"), words.adapter_targets: TEXT,
     readers.amount: NUMBER, readers.money: NUMBER, readers.days: NUMBER,
 }  # fmt: skip
