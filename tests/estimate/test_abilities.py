@@ -231,7 +231,7 @@ def test_chosen_plans_are_those_that_the_stack_documents(framework, question):
         ({"framework": "megatron", "pp": 4, "zero": 2}, "ZeRO 2 with a pipeline", "torchtitan-compile"),
         ({"framework": "megatron", "overlap": "param-gather"}, "overlap of param-gather without", "huggingface"),
         ({"framework": "llm.c", "cp": 2}, "context parallelism", "megatron"),
-        ({"framework": "maxtext"}, "accelerators of Google, not of NVIDIA", "megatron"),
+        ({"framework": "maxtext"}, "accelerators of Google, not of NVIDIA", "xla-gpu"),
         ({"framework": "megatron", "on": "trainium-2"}, "not of AWS", "generic"),
         ({"framework": "megatron", "optimizer": "adam8bit"}, "optimizer adam8bit", "huggingface"),
         ({"framework": "megatron", "lora_rank": 16}, "adapters of the kind lora", "huggingface"),

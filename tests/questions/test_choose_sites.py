@@ -83,7 +83,7 @@ def test_a_state_has_the_rate_of_egrid():
 def test_the_list_of_sites_prints_regions(capsys):
     assert main(["catalog", "list", "sites"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"^  ashburn +Ashburn, Virginia, United States \(us-east-1, eastus", out, re.MULTILINE)
+    assert re.search(r"^  ashburn +Ashburn, Virginia, United States \(us-east-1, .*eastus", out, re.MULTILINE)
     assert "johannesburg" in out
 
 
@@ -315,7 +315,8 @@ def test_a_plan_leaves_room_for_an_outer_state_on_the_device():
 
 def test_an_outer_state_without_room_is_a_no():
     """Two accelerators a site update half of 8B parameters each: 32 GB. A margin that is given is kept, and leaves no room for them."""
-    given = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 4, "price": 2, "every": 100, "global_batch_size": 64, "margin": 0.2}
+    given = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 4, "price": 2, "every": 100, "global_batch_size": 64, "margin": 0.2,
+             "optimizer": "adamw-8bit"}  # fmt: skip
     host, device = (answer(**given, outer_state=where) for where in ("host", "device"))
     row = by(device, "outer_state")["ashburn"]
     assert row["outer"] == pytest.approx(8 * 8030261248 / 2, rel=0.01)

@@ -256,7 +256,7 @@ def test_a_loss_is_read():
         ({"spot_price": 1.0}, "--spot-mttf or --spot-rate"),
         ({"spot_price": 1.0, "spot_rate": 0.1, "spot_mttf": "3h"}, "not both"),
         ({"dp_shard": 8}, "leave --dp-shard out"),
-        ({"gpus": 1}, "nothing is left"),
+        ({"model": "gpt-2", "gpus": 1}, "nothing is left"),
         ({"tp": 7}, "no such plan"),
         ({"batch": "grow"}, "scale"),
     ],

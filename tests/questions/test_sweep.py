@@ -111,7 +111,7 @@ def test_the_command(capsys):
     asked = ["sweep", "--parameters", "7B", "--on", "h100-sxm", "--tokens", "20x", "--global-batch-tokens", "1M,4M", "--step-time", "1s"]
     assert main([*asked, "--mfu", "0.4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [row["batch"] for row in found["rows"]] == [1e6, 4e6]
+    assert [row["batch"] for row in found["rows"]] == [2**20, 2**22]
     assert main([*asked, "--mfu", "0.4", "--explain", "static memory"]) == 0
     assert "training_static" in capsys.readouterr().out
     assert main(["sweep", "--help"]) == 0
@@ -128,7 +128,7 @@ PRINTED = {
     "parameters": "70B",
     "on": "h100-sxm",
     "tokens": "1.4T",
-    "global_batch_tokens": "8192,1M",
+    "global_batch_tokens": "8192,1000000",
     "step_time": "1s",
     "mfu": 0.4,
     "price": 2,

@@ -19,7 +19,8 @@ class Can(Schema):
     source: Source | None = None
     like: str = ""  # the framework whose table has what this one does not say
     since: str = ""  # version or commit of what was read
-    vendors: tuple[str, ...] = ANY  # of the accelerators it runs on
+    vendors: tuple[str, ...] = ANY  # of the accelerators it is described for
+    elsewhere: str = ""  # the record of the same stack on accelerators of other makers
     tp: bool = True
     pp: bool = True
     stages: str = "any"  # layers of the pipeline stages: equal | any

@@ -307,7 +307,7 @@ def lacking(framework: Framework, needs: Needs) -> Iterator[str]:
     if can is None:
         return
     if needs.vendor and not has(can.vendors, needs.vendor):
-        yield f"runs on accelerators of {', '.join(can.vendors)}, not of {needs.vendor}"
+        yield f"is described for accelerators of {', '.join(can.vendors)}, not of {needs.vendor}"
     for key, name in needs.options:
         if not has(getattr(can, key), name):
             yield f"has no {_NAMED[key]} {name}"
@@ -348,7 +348,9 @@ def refuse_lacking(framework: Framework, rows: Sequence[Needs], folders: tuple[s
     """Refuse what a question gives and the stack that it names lacks; of several rows that differ the rule column says which."""
     lacks = [next(lacking(framework, needs), "") for needs in rows]
     if all(lacks):
-        other = choose(rows[0], False, folders)
+        other = framework.can.elsewhere if framework.can and framework.can.elsewhere else ""
+        if not other or any(lacking(load.record("frameworks", other, folders), rows[0])):
+            other = choose(rows[0], False, folders)
         raise UnsupportedError(f"{framework.name} {lacks[0]}{_cited(framework)}: leave that out, or name --framework {other}")
 
 

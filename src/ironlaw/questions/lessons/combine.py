@@ -69,7 +69,7 @@ def bound_of(tried: Tried) -> str:
 
 def fewest_that_fit(setting: Setting, tried: Tried) -> Combined:
     """The smallest combinations that fit, with the training as it is, and with another one; none of a kind that fits alone."""
-    saving = [trial for trial in tried.trials if trial.after is not None and (trial.saved or 0.0) > 0.0 and not trial.plan]
+    saving = [trial for trial in tried.trials if trial.after is not None and (trial.saved or 0.0) > 0.0 and _holds(trial)]
     same = [trial for trial in saving if not trial.trains]
     alone = any(trial.fits for trial in same)
     unchanged = () if alone else _smallest(setting, tried, same, MOST)
@@ -110,7 +110,13 @@ def _evaluated(setting: Setting, tried: Tried, trials: Sequence[Trial], size: in
             yield replace(trial, why_not="")
 
 
+def _holds(trial: Trial) -> bool:
+    """True where the technique is one of the plan that is held, or of that plan in another framework."""
+    return not trial.plan or "framework" in trial.change
+
+
 def _go_together(chosen: tuple[Trial, ...]) -> bool:
-    """True where no two of them set the same option."""
-    options = [name for trial in chosen for name in trial.change]
-    return len(options) == len(set(options))
+    """True where no two of them set the same option; a framework may be the same."""
+    options = [name for trial in chosen for name in trial.change if name != "framework"]
+    frameworks = {trial.change["framework"] for trial in chosen if "framework" in trial.change}
+    return len(options) == len(set(options)) and len(frameworks) <= 1

@@ -191,10 +191,12 @@ def _choose_anew(setting: Setting, trials: list[Trial]) -> list[Trial]:
 
 
 def _with_plan(setting: Setting, trial: Trial) -> Trial:
-    """A trial with the plan that is chosen for it; the trial itself where that has none."""
+    """A trial with the plan, and the framework where none is given, that are chosen for it; the trial itself where that has none."""
     options = {**setting.given, **trial.change, "margin": setting.held["margin"]}
     estimate = estimate_of(options, setting.folders)
     if isinstance(estimate, str):
         return trial
-    after = measure(setting, estimate.groups[0])
-    return replace(trial, after=after, plan=describe_plan(estimate), why_not="" if after.fits else "does not fit")
+    group = estimate.groups[0]
+    after, stack = measure(setting, group), group.job.framework.name
+    change = trial.change if stack == setting.held["framework"] else {**trial.change, "framework": stack}
+    return replace(trial, change=change, after=after, plan=describe_plan(estimate), why_not="" if after.fits else "does not fit")

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Option] = {
     "inference_tokens": Option(tokens, "tokens the model will read and write during its use", "TOKENS"),
     "global_batch_tokens": Option(batch_tokens, "tokens per optimizer step: shows its cost in steps and tokens", "TOKENS"),
     "learning_rate": Option(positive("1"), "learning rate that is good at --base-batch-tokens", "X"),
-    "base_batch_tokens": Option(tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
+    "base_batch_tokens": Option(batch_tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
     "final_share": Option(positive("1"), "final learning rate of the cosine, as a share of the highest (default: 0.1)", "X"),
     "model_of": Option(study, "also print the critical batch of a published study, whose law is wrong: ten-sites", "NAME"),
