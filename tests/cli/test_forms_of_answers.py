@@ -166,6 +166,11 @@ def test_the_list_of_frameworks_tells_them_apart(ask):
     assert "torchtitan, eager" in out and "torchtitan with torch.compile" in out
 
 
+def test_the_list_of_sites_has_other_names_as_people_write_them(ask):
+    (line,) = [line for line in ask("catalog", "list", "sites")[1].splitlines() if line.startswith("  ashburn ")]
+    assert "US East (N. Virginia)" in line and "us-east-1" in line and "(n.-" not in line
+
+
 def test_an_estimate_takes_lists_and_ranges_of_counts(ask):
     status, out, _ = ask(*ASK[:5], "8..32", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))

@@ -85,7 +85,9 @@ def host_bound(seed, stacks):
         # each hide behind the whole of one window; and with uneven stages another may become the slowest, whose gradients and states
         # then count
         plan = group.plan
-        uneven = (np.maximum(plan.first_stage_layers, plan.last_stage_layers) >= 0) | (group.job.model.num_hidden_layers % (plan.pp * plan.vpp) != 0)
+        uneven = (np.maximum(plan.first_stage_layers, plan.last_stage_layers) >= 0) | (
+            group.job.model.num_hidden_layers % (plan.pp * plan.vpp) != 0
+        )
         limits = ((plan.zero >= 2) & ((plan.dp_replicate > 1) | (plan.pp > 1))) | uneven
         yield group, tree.value, np.broadcast_to(group.legal & np.isfinite(tree.value) & waits & ~limits, group.index.shape)
 

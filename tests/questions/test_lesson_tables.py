@@ -223,7 +223,17 @@ def test_the_optimizers_of_a_model_count_its_parameters():
 
 @pytest.mark.parametrize("name", ["rmsprop", "lion"])
 def test_optimizers_with_one_moment_hold_as_much_as_momentum(name):
-    ask = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "full", "framework": "generic"}
+    ask = {
+        "model": "llama-3-8b",
+        "on": "h100-sxm",
+        "gpus": 8,
+        "tp": 1,
+        "pp": 1,
+        "zero": 1,
+        "micro_batch_size": 1,
+        "recompute": "full",
+        "framework": "generic",
+    }
     sizes = [ironlaw.estimate(**ask, optimizer=optimizer).device_bytes[0] for optimizer in (name, "momentum", "adamw")]
     assert sizes[0] == sizes[1] < sizes[2]
 

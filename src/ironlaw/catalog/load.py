@@ -118,7 +118,13 @@ def names(kind: str, folders: tuple[str, ...] = ()) -> list[str]:
 @cache
 def aliases(folders: tuple[str, ...] = ()) -> dict[str, dict[str, str]]:
     """Other spellings by kind: folded spelling -> name."""
-    by_kind: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    return {kind: {fold_name(k): name for k, name in table.items()} for kind, table in written_aliases(folders).items()}
+
+
+@cache
+def written_aliases(folders: tuple[str, ...] = ()) -> dict[str, dict[str, str]]:
+    """Other spellings by kind, as they are written: spelling -> name. A later folder replaces a spelling that folds alike."""
+    by_kind: dict[str, dict[str, tuple[str, str]]] = {kind: {} for kind in KINDS}
     for root in reversed(roots(folders)):
         path = root / "aliases.toml"
         if is_there(path, follow=False):
@@ -127,8 +133,8 @@ def aliases(folders: tuple[str, ...] = ()) -> dict[str, dict[str, str]]:
                 wrong = next((k for k, v in spellings.items() if not isinstance(v, str)), None)
                 if wrong is not None:
                     raise CatalogError(f"{path}: {kind}.{wrong} is {spellings[wrong]!r}, expected a name")
-                by_kind.setdefault(kind, {}).update({fold_name(k): v for k, v in spellings.items()})
-    return by_kind
+                by_kind.setdefault(kind, {}).update({fold_name(k): (k, v) for k, v in spellings.items()})
+    return {kind: dict(found.values()) for kind, found in by_kind.items()}
 
 
 def fold_name(name: str) -> str:
@@ -172,7 +178,7 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
     raise UnknownNameError(
         SINGULAR[kind],
         str(name),
-        known if kind not in CODED and nearest_names(str(name), known) else [*known, *aliases(folders)[kind]],
+        known if kind not in CODED and nearest_names(str(name), known) else [*known, *written_aliases(folders)[kind]],
         more=f"ironlaw catalog list {kind}",
         instead=_by_maker(str(name), folders) if kind == "accelerators" else "",
     )

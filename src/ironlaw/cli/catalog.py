@@ -80,7 +80,7 @@ def _list_kind(kind: str, folders: tuple[str, ...], form: Form) -> int:
 def _list_codes(kind: str, folders: tuple[str, ...]) -> dict[str, str]:
     """The other names of each record in brackets, for kinds whose other names are codes."""
     by_name: dict[str, list[str]] = {}
-    for spelling, name in load.aliases(folders)[kind].items() if kind in CODES else ():
+    for spelling, name in load.written_aliases(folders)[kind].items() if kind in CODES else ():
         by_name.setdefault(name, []).append(spelling)
     return {name: f" ({', '.join(codes)})" for name, codes in by_name.items()}
 

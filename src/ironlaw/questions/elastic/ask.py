@@ -24,8 +24,6 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if not bool(base.group.memory.fits[0]):
         return _say_no(base)
     losses = values.get("lost") or less.default_losses(base)
-    if not losses:
-        raise QuestionError(f"--gpus {base.gpus:g}: nothing is left with one less; give more accelerators")
     lefts = [base.gpus - less.count_lost(base, loss) for loss in losses]
     if "repair_time" in values:
         lefts += spares.lefts(base, values["repair_time"])
@@ -62,7 +60,9 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
 
 
 def _refuse(values: Mapping[str, Any]) -> None:
-    """Refuse options that need another option, or contradict each other."""
+    """Refuse options that need another option, or contradict each other, and a single accelerator."""
+    if values["gpus"] == 1.0:
+        raise QuestionError("--gpus 1: without its only accelerator nothing is left to run on; give --gpus 2 or more")
     if "spares" in values and "repair_time" not in values:
         raise QuestionError("--spares has no effect without --repair-time: give both")
     for name in SPOT:
@@ -78,7 +78,7 @@ def _say_no(base: Base) -> Answer:
     """The answer where no plan fits all accelerators."""
     return Answer(
         title=less.title(base),
-        headline=[f"no: no plan fits all {base.gpus:,.0f} accelerators, so none fits fewer"],
+        headline=[f"no: no plan fits on {base.gpus:,.0f} accelerators, so no fewer are tried"],
         assumptions=base.assumptions,
         warnings=base.group.warnings,
         feasible=False,

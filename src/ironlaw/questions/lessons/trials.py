@@ -16,7 +16,7 @@ from ironlaw.questions.plan_words import describe_plan
 
 SEARCHED = 8  # techniques whose plan is chosen anew, where none of the plan they are tried on is possible: each takes a search
 TRIED = (
-    Column("technique", "technique"), Column("options", "options"), Column("lowers", "lowers"),
+    Column("technique", "technique"), Column("options", "options"), Column("lowers", "lowers", on_page=False),
     Column("training", "changes run"),
     Column("seconds", "step", "s"), Column("ratio", "time per token", "%"), Column("device", "memory", "B"),
     Column("saved", "saves", "B", on_page=False),
@@ -199,4 +199,6 @@ def _with_plan(setting: Setting, trial: Trial) -> Trial:
     group = estimate.groups[0]
     after, stack = measure(setting, group), group.job.framework.name
     change = trial.change if stack == setting.held["framework"] else {**trial.change, "framework": stack}
-    return replace(trial, change=change, after=after, plan=describe_plan(estimate), why_not="" if after.fits else "does not fit")
+    return replace(
+        trial, change=change, after=after, plan=describe_plan(estimate, framework=False), why_not="" if after.fits else "does not fit"
+    )
