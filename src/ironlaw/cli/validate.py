@@ -36,7 +36,7 @@ Examples:
 MODES = {
     "fit": ((), "validate fit takes no options: it uses the runs and the catalogue that ship"),
     "--fits": (("--json", "--catalog"), "--fits scores one table by itself, and allows only --json and --catalog"),
-    "--plans": (("--json", "--markdown", "--catalog"), "--plans uses the runs that ship, and allows only --json, --markdown and --catalog"),
+    "--plans": (("--runs", "--json", "--markdown", "--catalog"), "--plans allows only --runs, --json, --markdown and --catalog"),
     "--predictions": (("--runs", "--by", "--json", "--catalog"), "--predictions compares two tools on published runs"),
 }
 
@@ -102,7 +102,7 @@ def command(
     if fits is not None:
         return _fits(Path(fits), folders, as_json)
     if plans:
-        return _plans(folders, as_json, markdown)
+        return _plans(Path(runs) if runs is not None else RUNS, folders, as_json, markdown)
     if correction is not None:
         from ironlaw.estimate.correction import check_correction_target
 
@@ -203,20 +203,27 @@ def _generic(scores: Validation) -> str:
     return "" if scores.generic is None else "\n\n" + text(scores.held_out, scores.generic)
 
 
-def _plans(folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
+def _plans(path: Path, folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
     """Print published plans beside the best plans of searches."""
     from ironlaw.report import published_plans as report
     from ironlaw.search.published import compare
-    from ironlaw.validate import plans
+    from ironlaw.validate import jobs, plans
 
-    cases, orders = plans.gather(folders)
-    rows = [plans.judge(compare(case)) for case in cases]
-    comparison = {"schema_version": plans.SCHEMA_VERSION, "rule": plans.RULE, "plans": rows, "orders": orders}
+    prepared, predicted = plans.gather(path, folders)
+    rows = jobs.compare_jobs(prepared, folders)
+    comparison = {
+        "schema_version": plans.SCHEMA_VERSION,
+        "rule": plans.RULE,
+        "plans": jobs.summary(rows, prepared, predicted),
+        "jobs": rows,
+        "compared": [plans.judge(compare(case)) for case in plans.published(prepared)],
+        "orders": plans.orders(prepared, predicted),
+    }
     if as_json:
         sys.stdout.write(json.dumps(comparison, indent=1, allow_nan=False, default=sorted) + "\n")
     else:
         sys.stdout.write((report.markdown(comparison) if markdown else report.text(comparison)) + "\n")
-    return 0
+    return 0 if rows else 1
 
 
 def _fit() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ironlaw.question.defaults import OFFLOADS
+from ironlaw.report import published_jobs
 from ironlaw.report.terminal import markdown_table
 
 _AXES = (("tp", "tp"), ("pp", "pp"), ("vpp", "vpp"), ("cp", "cp"), ("ep", "ep"))
@@ -30,15 +31,15 @@ def plan_words(plan: Mapping[str, Any]) -> str:
 
 
 def text(comparison: Mapping[str, Any]) -> str:
-    """The comparison in a terminal."""
+    """The comparison in a terminal: every job, then the chosen rows with their terms, then the order of measured plans."""
     rows: list[tuple[str, ...]] = [("row", "measured", "published plan", "our best", "ratio", "with caution", "same stack", "")]
-    rows += [(*_cells(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in comparison["plans"]]
+    rows += [(*_cells(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in comparison["compared"]]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = []
+    lines = [published_jobs.text(comparison["plans"], comparison["jobs"]), ""]
     for row in rows:
         cells = [c.ljust(w) if k in (0, 7) else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
-    for plan in comparison["plans"]:
+    for plan in comparison["compared"]:
         if not plan["verdict"].startswith("within"):
             lines += ["", f"{plan['id']}: {_terms(plan['terms'])}", f"  {plan['verdict']}"]
     return "\n".join([*lines, "", _agreement(comparison["orders"]["families"]), _regret(comparison["orders"]["total"])])
@@ -83,13 +84,14 @@ def _regret(total: Mapping[str, Any]) -> str:
 
 def markdown(comparison: Mapping[str, Any]) -> str:
     """The page ``docs/plans-against-published.md``."""
-    plans = comparison["plans"]
-    return "\n".join([*_intro(comparison), *_plans(plans), *_beyond(plans), *_orders(comparison["orders"]), *_stacks(plans)]) + "\n"
+    plans, jobs = comparison["compared"], published_jobs.markdown(comparison["plans"], comparison["jobs"])
+    sections = (_intro(comparison), _plans(plans), _beyond(plans), _orders(comparison["orders"]), _stacks(plans), ("",), jobs)
+    return "\n".join(line for section in sections for line in section).rstrip() + "\n"
 
 
 def _intro(comparison: Mapping[str, Any]) -> Iterator[str]:
     """What the page compares, and its main results."""
-    plans = comparison["plans"]
+    plans = comparison["compared"]
     close = [row for row in plans if row["verdict"] == "within 10 %"]
     too_large = sum(not row["fits"] for row in close)
     yield "# Published plans against ours\n"
@@ -253,5 +255,5 @@ def _stacks(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         stacks.setdefault(row["id"].rpartition("-")[0], row["stack"])
     for family, why in stacks.items():
         yield f"- {family}: {why}."
-    yield ""
-    yield "The whole default space is searched, except " + plans[0]["narrowed"] + "."
+    if plans:
+        yield f"\nThe whole default space is searched, except {plans[0]['narrowed']}."

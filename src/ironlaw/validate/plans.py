@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,9 @@ from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE, held_out_times, read_record, weighted_quantile
 from ironlaw.validate.pairs import list_changes, sum_by_column
 from ironlaw.validate.predict import Prepared, prepare
-from ironlaw.validate.runs import DATA, Run, read_runs
+from ironlaw.validate.runs import DATA, RUNS, Run, read_runs
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LEAST_GPUS = 64
 CLOSE = 0.10  # a published plan at most this much slower than our best agrees with it
 IN_ORDER = 0.85  # aimed at: share of pairs that are predicted in the measured order
@@ -52,10 +53,10 @@ def read_notes() -> Mapping[str, Any]:
     return tomllib.loads(read_shipped(DATA / "plans.toml"))
 
 
-def gather(folders: tuple[str, ...] = ()) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The rows to compare, and how well held-out predictions order measured plans."""
-    prepared, _ = prepare(read_runs(folders=folders)[0], folders)
-    return published(prepared), orders(prepared, held_out_times(prepared, read_record()[0]))
+def gather(path: Path = RUNS, folders: tuple[str, ...] = ()) -> tuple[Prepared, Any]:
+    """The runs of a table, and their step times [s], each family's predicted with constants that were fitted without it."""
+    prepared, _ = prepare(read_runs(path, folders)[0], folders)
+    return prepared, held_out_times(prepared, read_record()[0])
 
 
 def plan_known(run: Run, despite: tuple[Apart, ...] = ()) -> bool:
@@ -186,19 +187,19 @@ class Pair(NamedTuple):
         return self.predicted * self.measured > 0.0
 
 
-def jobs_of(prepared: Prepared) -> dict[tuple[str, str], list[int]]:
-    """The runs of every job of which several known plans were measured, by family and job."""
+def jobs_of(prepared: Prepared, despite: tuple[Apart, ...] = (Apart.NO_PRECISION,)) -> dict[tuple[str, str], list[int]]:
+    """The runs of every job of which several known plans were measured, by family and job; ``despite`` as in ``plan_known``."""
     jobs: dict[tuple[str, str], list[int]] = {}
     for i, run in enumerate(prepared.runs):
-        if plan_known(run, despite=(Apart.NO_PRECISION,)):
+        if plan_known(run, despite):
             jobs.setdefault((run.family, _describe_job(run)), []).append(i)
     return {job: members for job, members in jobs.items() if len({repr(_plan_of(prepared.runs[i])) for i in members}) > 1}
 
 
-def pairs_of(prepared: Prepared, predicted: Any) -> list[Pair]:
-    """Every pair of measured runs of one job that differ in plan."""
+def pairs_of(prepared: Prepared, predicted: Any, despite: tuple[Apart, ...] = (Apart.NO_PRECISION,)) -> list[Pair]:
+    """Every pair of measured runs of one job that differ in plan; ``despite`` as in ``plan_known``."""
     pairs = []
-    for (family, _), members in jobs_of(prepared).items():
+    for (family, _), members in jobs_of(prepared, despite).items():
         plans = [_plan_of(prepared.runs[i]) for i in members]
         for a, i in enumerate(members):
             for b, j in enumerate(members[:a]):

@@ -1,0 +1,106 @@
+"""Every published job against the best plan of an open question: figures and a table, for the terminal and the page of published plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ironlaw.report.estimate import mesh_words
+from ironlaw.report.terminal import markdown_table
+
+_HEADER = ("job", "row", "measured", "published", "best", "R", "published plan", "best plan", "")
+
+
+def plan_in_words(plan: Mapping[str, Any]) -> str:
+    """A plan of an answer in a few words: its axes, ZeRO, micro-batch and recomputation.
+
+    >>> axes = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard"), 1)
+    >>> plan_in_words({**axes, "tp": 8, "pp": 4, "zero": 1, "micro_batch_size": 2, "recompute": "full"})
+    'tp 8 pp 4, zero 1, micro-batch 2, recompute full'
+    """
+    mesh = mesh_words({**plan, "dp_shard": 1})  # what is left of the accelerators
+    return f"{mesh}, zero {plan['zero']}, micro-batch {plan['micro_batch_size']}, recompute {plan['recompute']}"
+
+
+def remarks(row: Mapping[str, Any]) -> list[str]:
+    """What stands beside a job: why its best plan does not run, and that no plan fits."""
+    found = [f"refused: {row['refused']}"] if row["refused"] else []
+    return found + (["no plan fits"] if row["fits"] is False else [])
+
+
+def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The figures over all jobs in sentences."""
+    yield (
+        f"{figures['jobs']} published jobs on 16 accelerators or more, {figures['jobs_64']} of them on 64 or more. R, the predicted time of"
+        f" the published plan over that of the best, on these: median {_ratio(figures['ratio_median'])}, dense"
+        f" {_ratio(figures['ratio_median_dense'])}, mixtures {_ratio(figures['ratio_median_mixtures'])};"
+        f" {_share(figures['ratio_above_1_25'])} above 1.25."
+    )
+    yield f"Best plans that their stack refuses if given: {figures['refused']}."
+    if figures["never_measured_unnamed"] is not None:
+        yield (
+            f"Best plans with a value that no run of their kind measured, and whose page does not name it:"
+            f" {figures['never_measured_unnamed']}; above the highest measured MFU without a word: {figures['above_ceiling_unnamed']}."
+        )
+    yield (
+        f"{figures['jobs_measured']} jobs with several measured plans, {figures['pairs']} pairs, families left out: measured log ratios are"
+        f" {_ratio(figures['slope'])} times the predicted ones, {_ratio(figures['slope_families'])} with equal families. The plan predicted"
+        f" fastest loses {_share(figures['regret'])} against the fastest measured one in the mean, a random one"
+        f" {_share(figures['regret_random'])}."
+    )
+    if figures["bubble_error_max"] is not None:
+        yield f"Bubbles of best plans against an event simulation: at most {_share(figures['bubble_error_max'])} of the step apart."
+
+
+def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The cells of every job."""
+    return [
+        (
+            f"{row['model']} on {row['gpus']} x {row['on']}",
+            row["id"],
+            _seconds(row["measured_s"]),
+            _seconds(row["published_s"]),
+            _seconds(row["best_s"]),
+            _ratio(row["ratio"]),
+            plan_in_words(row["published"]),
+            "-" if row["best"] is None else plan_in_words(row["best"]),
+            "; ".join(remarks(row)),
+        )
+        for row in rows
+    ]
+
+
+def text(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Figures and a line for each job in a terminal."""
+    cells = [_HEADER, *job_rows(rows)]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(_HEADER))]
+    right = range(2, 6)
+    lines = ["  ".join(c.rjust(w) if k in right else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
+    return "\n".join([*summary_lines(figures), "", *(line.rstrip() for line in lines)])
+
+
+def markdown(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The section of all jobs of ``docs/plans-against-published.md``."""
+    yield "## All published jobs\n"
+    yield (
+        "Every job with a known plan on at least 16 accelerators: the fastest of its measured plans against the best plan of the same"
+        " question without a plan, in the default space of its stack, with the margin of memory that every answer keeps. R near 1 alone"
+        " proves nothing, a model that copies experts has it too; so read it beside the loss and the slope of measured plans.\n"
+    )
+    yield from (f"- {line}" for line in summary_lines(figures))
+    yield ""
+    order = (0, 1, 6, 7, 8, 2, 3, 4, 5)  # texts first
+    yield from markdown_table(tuple(_HEADER[k] for k in order), [tuple(row[k] for k in order) for row in job_rows(rows)], 5)
+    yield ""
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

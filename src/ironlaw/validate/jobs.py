@@ -1,0 +1,169 @@
+"""Every published job with a known plan against the best plan of an open question, and the figures that watch the search.
+
+A job is a model on a number of one accelerator with its batch, sequence, precision and stack. Of several measured plans of a job the
+fastest is the published one. R is its predicted step time over that of the best plan, both with the constants that ship.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ironlaw.errors import IronlawError
+from ironlaw.estimate.again import asked_data
+from ironlaw.estimate.answer import Group, answer, estimate
+from ironlaw.estimate.as_data import plan_data
+from ironlaw.estimate.rules import broken
+from ironlaw.terms import scalar
+from ironlaw.validate.fill import Apart
+from ironlaw.validate.plans import PLAN, Pair, jobs_of, pairs_of, plan_known
+from ironlaw.validate.predict import Prepared, times
+
+LEAST_GPUS = 16  # of a job that is compared
+LARGE = 64  # accelerators from which a job counts in the ratios
+FAR = 1.25  # a ratio above this is counted apart
+
+
+def compare_jobs(prepared: Prepared, folders: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """One row for each published job: its fastest measured plan against the best plan of the same question without a plan."""
+    seconds = times(prepared)
+    return [_compare(prepared, seconds, question, members, folders) for question, members in distinct_jobs(prepared)]
+
+
+def distinct_jobs(prepared: Prepared) -> list[tuple[dict[str, Any], list[int]]]:
+    """The options of every job on LEAST_GPUS accelerators or more, without a plan, and the runs that measured it."""
+    jobs: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    for i, run in enumerate(prepared.runs):
+        if plan_known(run) and run.asked[0]["gpus"] >= LEAST_GPUS:
+            question = {name: value for name, value in run.asked[0].items() if name not in (*PLAN, "space")}
+            jobs.setdefault(repr(sorted(question.items(), key=lambda item: item[0])), (question, []))[1].append(i)
+    return list(jobs.values())
+
+
+def _compare(
+    prepared: Prepared, seconds: Any, question: Mapping[str, Any], members: Sequence[int], folders: tuple[str, ...]
+) -> dict[str, Any]:
+    """One job as plain data; without a best plan where no plan of the question is legal."""
+    i = min(members, key=lambda member: float(prepared.measured[member]))
+    run, (published, at) = prepared.runs[i], _place_of(prepared, i)
+    row = {
+        "id": run.id,
+        "family": run.family,
+        "model": run.cells.get("model_name", ""),
+        "on": published.cluster.accelerator.name,
+        "gpus": int(question["gpus"]),
+        "mixture": Apart.MIXTURE in run.apart,
+        "plans_measured": len(members),
+        "published": plan_data(published, at),
+        "measured_s": float(prepared.measured[i]),
+        "published_s": float(seconds[i]),
+    }
+    try:
+        group, place = answer(question, folders).place_of(0)
+    except IronlawError as error:
+        return {**row, **dict.fromkeys(_OF_BEST), "refused": str(error)}
+    best = scalar(group.step.tree, place)
+    return {
+        **row,
+        "best": plan_data(group, place),
+        "best_s": best,
+        "ratio": float(seconds[i]) / best if math.isfinite(best) else None,
+        "fits": bool(scalar(group.memory.fits, place)),
+        "mfu": scalar(group.throughput["mfu"], place),
+        "refused": refusal(group, place),
+        "bubble_error": bubble_error(group, place),
+    }
+
+
+_OF_BEST = ("best", "best_s", "ratio", "fits", "mfu", "bubble_error")
+
+
+def _place_of(prepared: Prepared, i: int) -> tuple[Group, int]:
+    """The group of a run's answer, and its position there."""
+    answered, row = prepared.answers[i]
+    return answered.place_of(row)
+
+
+def refusal(group: Group, at: int) -> str:
+    """Why a chosen plan is refused if someone gives it, its stack named; "" where it runs."""
+    asked = asked_data(group, at)
+    try:
+        again, place = estimate(catalog=group.folders, **{**asked["given"], **asked["plan"]}).place_of(0)
+    except IronlawError as error:
+        return str(error)
+    return "; ".join(broken(again.job, again.plan, {**again.rules, "fits": True}, place))
+
+
+def bubble_error(group: Group, at: int) -> float | None:
+    """The bubble of a plan over that of an event simulation of its schedule, less 1, as a share of the step; None: not simulated."""
+    del group, at
+    return None
+
+
+# --- figures
+
+
+def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: Any) -> dict[str, Any]:
+    """The figures over all jobs; ratios over those on LARGE accelerators or more. ``predicted``: held-out step times [s]."""
+    large = [row for row in rows if row["gpus"] >= LARGE and row["ratio"] is not None]
+    ratios = np.array([row["ratio"] for row in large])
+    mixture = np.array([row["mixture"] for row in large], dtype=bool)
+    pairs = pairs_of(prepared, predicted, ())
+    measured = list(jobs_of(prepared, ()).values())
+    errors = [abs(row["bubble_error"]) for row in rows if row["bubble_error"] is not None]
+    return {
+        "jobs": len(rows),
+        "jobs_64": len(large),
+        "ratio_median": _median(ratios),
+        "ratio_median_dense": _median(ratios[~mixture]),
+        "ratio_median_mixtures": _median(ratios[mixture]),
+        "ratio_above_1_25": float(np.mean(ratios > FAR)) if large else None,
+        "refused": sum(bool(row["refused"]) for row in rows),
+        "never_measured_unnamed": None,
+        "above_ceiling_unnamed": None,
+        "slope": slope(pairs),
+        "slope_families": slope(pairs, by_family=True),
+        "jobs_measured": len(measured),
+        "pairs": len(pairs),
+        "regret": _mean(_losses(prepared.measured, measured, predicted)),
+        "regret_random": _mean(float(np.mean(prepared.measured[job]) / np.min(prepared.measured[job]) - 1.0) for job in measured),
+        "bubble_error_max": max(errors, default=None),
+    }
+
+
+def _losses(measured: Any, jobs: Sequence[Sequence[int]], predicted: Any) -> Iterator[float]:
+    """Of every job: the measured time of the plan predicted fastest, over the fastest measured, less 1."""
+    for job in jobs:
+        times_of_job = measured[list(job)]
+        yield float(times_of_job[int(np.argmin(predicted[list(job)]))] / np.min(times_of_job) - 1.0)
+
+
+def slope(pairs: Sequence[Pair], by_family: bool = False, without: str = "") -> float | None:
+    """The slope of measured on predicted log ratios of pairs of plans of one job, through the origin: ``sum w x y / sum w x^2``.
+
+    ``by_family``: families weigh the same, ``w = 1 / pairs of the family``, else every pair does. ``without`` is a family to leave out.
+
+    >>> pair = Pair("a", "any", ["tp"], 0.1, 0.2)
+    >>> slope([pair, pair, pair._replace(family="b", measured=0.2)], by_family=True)
+    0.75
+    """
+    kept = [pair for pair in pairs if pair.family != without]
+    if not kept:
+        return None
+    families = [pair.family for pair in kept]
+    weights = np.array([1.0 / families.count(family) if by_family else 1.0 for family in families])
+    measured, predicted = (np.array([getattr(pair, name) for pair in kept]) for name in ("measured", "predicted"))
+    square = float(np.sum(weights * predicted**2))
+    return float(np.sum(weights * measured * predicted)) / square if square else None
+
+
+def _median(values: Any) -> float | None:
+    return float(np.median(values)) if len(values) else None
+
+
+def _mean(values: Iterator[float]) -> float | None:
+    found = list(values)
+    return float(np.mean(found)) if found else None

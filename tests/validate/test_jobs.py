@@ -1,0 +1,87 @@
+"""Published jobs against the best plan of an open question: what is one job, the ratio, the refusal and the figures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ironlaw.estimate.answer import answer, estimate
+from ironlaw.validate import jobs
+from ironlaw.validate.plans import PLAN, Pair
+from made_runs import GPT, ready
+
+ON_16 = {"gpus": "16"}
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """One job of two plans, the second measured faster; one of 64 accelerators; one too small."""
+    return ready(
+        {**ON_16, "recompute": "full", "step_time_s": "3.0"}, {**ON_16, "step_time_s": "2.0"}, {"gpus": "64", "step_time_s": "0.6"}, {}
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(prepared):
+    return jobs.compare_jobs(prepared)
+
+
+def test_a_job_is_its_fastest_measured_plan(rows):
+    assert [(row["id"], row["gpus"], row["plans_measured"], row["measured_s"]) for row in rows] == [("1", 16, 2, 2.0), ("2", 64, 1, 0.6)]
+    assert rows[0]["published"]["recompute"] == "none"
+
+
+def test_the_ratio_is_the_published_plan_over_the_best_of_the_question_without_a_plan(prepared, rows):
+    options = prepared.runs[1].asked[0]
+    given = float(answer(options).step_seconds[0])
+    best = float(answer({name: value for name, value in options.items() if name not in (*PLAN, "space")}).step_seconds[0])
+    assert rows[0]["ratio"] == pytest.approx(given / best, rel=1e-12)
+    json.dumps(rows, allow_nan=False)
+
+
+def test_a_best_plan_runs_if_someone_gives_it(rows):
+    assert [row["refused"] for row in rows] == ["", ""]
+
+
+def test_what_a_stack_lacks_is_a_refusal():
+    """The generic stack runs ZeRO 2 in a pipeline, DeepSpeed's engine asserts that it does not: the same plan, with another name."""
+    plan = {"tp": 1, "pp": 2, "vpp": 1, "zero": 2, "micro_batch_size": 1, "recompute": "none", "global_batch_size": 32, "seq_len": 2048}
+    group, at = estimate("llama-2-7b", on="a100-sxm-80gb", gpus=16, framework="generic", **plan).place_of(0)
+    assert jobs.refusal(group, at) == ""
+    deepspeed = estimate("llama-2-7b", on="a100-sxm-80gb", gpus=16, framework="deepspeed", **{**plan, "zero": 1}).place_of(0)[0].job
+    assert "ZeRO 2 with a pipeline" in jobs.refusal(group.replace(job=deepspeed), at)
+
+
+def test_figures_over_jobs(prepared, rows):
+    figures = jobs.summary(rows, prepared, prepared.measured)
+    assert (figures["jobs"], figures["jobs_64"], figures["refused"], figures["jobs_measured"], figures["pairs"]) == (2, 1, 0, 1, 1)
+    assert figures["ratio_median"] == figures["ratio_median_dense"] == rows[1]["ratio"]
+    assert figures["ratio_median_mixtures"] is None
+    assert figures["slope"] == figures["slope_families"] == pytest.approx(1.0)
+    assert figures["regret"] == 0.0 and figures["regret_random"] == pytest.approx(0.25)  # (2 + 3) / 2 / 2
+    turned = jobs.summary(rows, prepared, 1.0 / prepared.measured)
+    assert turned["slope"] == pytest.approx(-1.0) and turned["regret"] == pytest.approx(0.5)
+
+
+def test_the_slope_is_that_of_what_is_measured_and_families_can_be_left_out():
+    a = [Pair("a", "any", ["tp"], 0.7 * x, x) for x in (-0.2, 0.1, 0.3)]
+    b = [Pair("b", "any", ["pp"], 0.2 * x, x) for x in (0.1, 0.4)]
+    assert jobs.slope(a) == pytest.approx(0.7) and jobs.slope([*a, *b], without="b") == pytest.approx(0.7)
+    assert 0.2 < jobs.slope([*a, *b]) < jobs.slope([*a, *a, *b]) < 0.7
+    assert jobs.slope([*a, *b], by_family=True) == pytest.approx(jobs.slope([*a, *a, *b], by_family=True))
+    assert jobs.slope([]) is None
+
+
+def test_the_verb_compares_the_jobs_of_a_table(table, ask):
+    status, out, _ = ask("validate", "--plans", "--runs", table({**GPT, **ON_16}), "--json")
+    data = json.loads(out)
+    assert status == 0 and data["plans"]["jobs"] == len(data["jobs"]) == 1 and data["compared"] == []
+    status, out, _ = ask("validate", "--plans", "--runs", table({**GPT, **ON_16}))
+    assert status == 0 and "GPT on 16 x a100-sxm-80gb" in out and "refuse" in out
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
+def test_a_table_without_such_jobs_is_status_1_and_a_page(table, ask, form):
+    status, out, err = ask("validate", "--plans", "--runs", table(GPT), *form)
+    assert status == 1 and out and not err
