@@ -513,7 +513,13 @@ class Objective(Record):
     reference_passes: int = 0  # forward passes of that model over a batch
     extra_passes: int = 0  # forward passes of the trained model without gradient
     scores: bool = False  # the output layer predicts one number of a token, not its logits
+    fine_tunes: bool = False  # it trains answers from trained weights: its default batch is that of a fine-tuning
     reference_logits: Sourced | None = quantity("B", required=False)  # for each logit of the other model that is alive beside the loss
+
+    @property
+    def is_plain(self) -> bool:
+        """True where a step is that of the next token: one sequence an example, no other model, no further pass."""
+        return self.sequences == 1 and not (self.reference or self.extra_passes or self.scores)
 
 
 class Bands(Record):

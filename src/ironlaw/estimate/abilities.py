@@ -273,11 +273,11 @@ LISTED = {
     "cuda_graphs": ("cuda_graphs",), "gradient_dtypes": ("gradient_dtype",), "optimizers": ("optimizer",), "adapters": ("adapter",),
     "frozen_weights": ("frozen_weights",), "objectives": ("objective",),
 }  # fmt: skip
-ABSENT = ("", CUDA_GRAPH, "next-token")  # values with which an option asks nothing of a stack
+ABSENT = ("", CUDA_GRAPH)  # values with which an option asks nothing of a stack
 _IDLE = {"schedule": "pp", "moe_dispatcher": "ep"}  # options that change nothing where an axis is 1
 
 
-def needs_of(asked: Asked, row: Row, vendor: str, layers: float) -> Needs:
+def needs_of(asked: Asked, row: Row, vendor: str, layers: float, folders: tuple[str, ...] = ()) -> Needs:
     """What one row of a question gives; what the planner or a default decides is not given."""
     given = {name: getattr(row, name) for name in Row._fields if getattr(row, name) is not None and name not in _SIZES}
     options = []
@@ -287,7 +287,7 @@ def needs_of(asked: Asked, row: Row, vendor: str, layers: float) -> Needs:
             if getattr(row, _IDLE.get(name, "gpus")) == 1.0 and name in _IDLE:
                 continue
             if name in asked.given and value not in ABSENT and (key != "precisions" or value in PRECISIONS):
-                options.append((key, "partial" if name == "cuda_graphs" and value.split(",", maxsplit=1)[0] in GRAPH_MODULES else value))
+                options += [(key, word) for word in _word_of(key, value, folders)]
     if asked.lora_rank and "adapter" not in asked.given:
         options.append(("adapters", asked.adapter))
     facts = Facts(
@@ -296,6 +296,15 @@ def needs_of(asked: Asked, row: Row, vendor: str, layers: float) -> Needs:
         asked.moe_dispatcher if "moe_dispatcher" in asked.given else None,
     )  # fmt: skip
     return Needs(vendor, tuple(given.items()), tuple(options), facts, float(row.gpus or 1.0))
+
+
+def _word_of(key: str, value: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The word of a stack's table for the value of an option; none for an objective whose step every stack runs."""
+    if key == "objectives" and load.record(key, value, folders).is_plain:
+        return ()
+    if key == "cuda_graphs" and value.split(",", maxsplit=1)[0] in GRAPH_MODULES:
+        return ("partial",)
+    return (load.resolve(key, value, folders) if key in ("objectives", "optimizers") else value,)
 
 
 _SIZES = ("gpus", "global_batch_size", "seq_len", "micro_batch_size", "sp")

@@ -191,4 +191,4 @@ DISK = 3.5e9  # B/s by datasheet, sequential: one NVMe drive on four lanes of PC
 SUSTAINED = 0.5  # share of a datasheet's read rate; typical of NVMe drives under load
 
 # sequences of an example of the objectives that ship, as their records have them: a word that counts examples is read before any record
-SEQUENCES_OF_AN_EXAMPLE = {"next-token": 1, "kto": 1, "distillation": 1, "dpo": 2, "orpo": 2, "simpo": 2, "reward": 2}
+SEQUENCES_OF_AN_EXAMPLE = {"next-token": 1, "sft": 1, "kto": 1, "distillation": 1, "dpo": 2, "orpo": 2, "simpo": 2, "reward": 2}

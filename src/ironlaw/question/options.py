@@ -502,7 +502,7 @@ OPTIONS: dict[str, Option] = {
         one_of(defaults.ADAPTERS), f"kind of adapter with --lora-rank: {_names(defaults.ADAPTERS, defaults.ADAPTERS[0])}", "NAME"
     ),
     "objective": Option(
-        text, "what is trained: next-token, dpo, kto, orpo, simpo, reward, distillation, by catalogue name (default: next-token)", "NAME"
+        text, "what is trained: next-token, sft, dpo, kto, orpo, simpo, reward, distillation, or your own (default: next-token)", "NAME"
     ),
     "teacher": Option(model, "model whose outputs --objective distillation reads (default: none)", "MODEL"),
     "precomputed_reference": Option(

@@ -69,10 +69,36 @@ def test_the_limit_of_the_batch_follows_the_compute_of_the_run(model, tokens, li
     assert f"up to {limit} Mi tokens" in found.rule
 
 
-@pytest.mark.parametrize("of", [{"lora_rank": 16}, *({"objective": name} for name in ("dpo", "kto", "orpo", "simpo", "reward"))])
+FINE_TUNINGS = [
+    {"lora_rank": 16},
+    {"frozen_layers": 8},
+    *({"objective": name} for name in ("sft", "dpo", "kto", "orpo", "simpo", "reward")),
+]
+
+
+@pytest.mark.parametrize("of", FINE_TUNINGS)
 @pytest.mark.parametrize(("gpus", "sequences"), [(1, 16), (4, 32), (8, 64), (64, 128)])
 def test_a_fine_tuning_takes_8_sequences_for_each_accelerator_within_what_recipes_take(of, gpus, sequences):
     assert range_of(model="llama-3-8b", gpus=gpus, seq_len=2048, **of).usual == sequences
+
+
+def test_a_supervised_fine_tuning_differs_from_pre_training_by_its_default_batch_alone():
+    """Every stack runs its step, which is that of the next token; the names that people use for it are one objective."""
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "seq_len": 4096}
+    tuned = estimate(**asked, objective="sft", framework="megatron")
+    assert tuned.groups[0].plan.global_batch_size[0] == 64
+    same = estimate(**asked, global_batch_size=64, framework="megatron")
+    assert tuned.tokens_per_second[0] == same.tokens_per_second[0] and tuned.groups[0].job.objective is None
+    for name in ("supervised fine-tuning", "finetune"):
+        assert estimate(**asked, objective=name, framework="trl").groups[0].plan.global_batch_size[0] == 64
+    assert range_of(**asked).usual * 4096 == range_of(**asked, objective="next-token").usual * 4096 == 4 * MI
+
+
+def test_a_stack_is_asked_by_the_name_of_the_record():
+    """DPO's other name, and AdamW's in torch, are what the tables of TRL and Megatron have."""
+    assert estimate("llama-3-8b", on="h100-sxm", gpus=8, objective="ipo", framework="trl").groups[0].job.objective.name == "dpo"
+    adamw = estimate("llama-3-8b", on="h100-sxm", gpus=8, optimizer="adamw_torch", framework="megatron")
+    assert adamw.groups[0].job.framework.name == "megatron"
 
 
 def test_qlora_on_one_card_takes_16_sequences():

@@ -35,9 +35,9 @@ class BatchRange(NamedTuple):
 def batch_range(bound: Bound, row: Row) -> BatchRange:
     """The range of the batch of a row.
 
-    A fine-tuning (adapters, or an objective on answers) takes what the recipes of trainers take: so many sequences for each accelerator,
-    between two numbers. Other runs start at 4 Mi tokens, or at the limit where that is less. The limit is the power of two that is nearest
-    to ``law.batches.deepseek_batch`` of the run's compute.
+    A fine-tuning (adapters, frozen layers, or an objective on answers) takes what the recipes of trainers take: so many sequences for each
+    accelerator, between two numbers. Other runs start at 4 Mi tokens, or at the limit where that is less. The limit is the power of two
+    that is nearest to ``law.batches.deepseek_batch`` of the run's compute.
     """
     seq_len = row.seq_len or 1.0
     if is_fine_tuning(bound):
@@ -79,9 +79,9 @@ def _around(usual: float, most: float, rule: str) -> BatchRange:
 
 
 def is_fine_tuning(bound: Bound) -> bool:
-    """True where adapters are trained, or where the loss compares or scores whole answers."""
+    """True where adapters are trained, where layers are frozen, or where the objective's record says that it fine-tunes."""
     objective = load.record("objectives", bound.asked.objective or "next-token", bound.folders)
-    return bool(bound.asked.lora_rank or objective.sequences > 1 or objective.reference == "policy")
+    return bool(bound.asked.lora_rank or bound.asked.frozen_layers or objective.fine_tunes)
 
 
 def usual_tokens(bound: Bound) -> float:

@@ -18,7 +18,7 @@ VOCABULARIES = 0.01  # by how much two vocabularies may differ: padding of one o
 
 
 def bind_objective(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -> tuple[Objective | None, Model | None]:
-    """The objective, None for the next token, and the teacher, None where there is none."""
+    """The objective, None where a step is that of the next token, and the teacher, None where there is none."""
     _check_adapter(asked)
     record = load.record("objectives", asked.objective or "next-token", folders)
     if record.reference != "teacher" and asked.teacher is not None:
@@ -27,7 +27,7 @@ def bind_objective(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -
         raise QuestionError(f"--precomputed-reference on: --objective {record.name} has no frozen reference; leave the option out")
     if record.reference == "teacher" and asked.teacher is None:
         raise QuestionError(f"--objective {record.name}: give the model whose logits it learns as --teacher MODEL")
-    if record.name == "next-token":
+    if record.is_plain:
         return None, None
     if asked.schedule is not None and not runs_passes_of(record, asked.schedule):
         raise UnsupportedError(f"--schedule {asked.schedule} is not modelled with --objective {record.name}: use 1f1b or interleaved")

@@ -186,7 +186,7 @@ def _stack_of(asked: Asked, framework: str, model: Model, cluster: Cluster, fold
     stack: Framework = load.record("frameworks", framework, folders)
     if asked.framework and stack.name == load.resolve("frameworks", asked.framework, folders):
         vendor, layers = cluster.accelerator.vendor, float(model.num_hidden_layers)
-        refuse_lacking(stack, [needs_of(asked, row, vendor, layers) for row in asked.rows], folders)
+        refuse_lacking(stack, [needs_of(asked, row, vendor, layers, folders) for row in asked.rows], folders)
     return stack
 
 
@@ -220,7 +220,7 @@ def framework_of(bound: Bound, row: Row) -> str:
     """The framework that runs a row. It follows from the question alone, not from the plan that is chosen."""
     if bound.asked.framework:
         return bound.asked.framework
-    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers))
+    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers), bound.folders)
     return choose(needs, is_flat(row.gpus, row.tp, row.pp), bound.folders)
 
 
