@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.pipeline import orders
+from ironlaw.estimate.pipeline.orders import Order
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import pipeline
@@ -33,6 +35,7 @@ class Schedule(Frozen):
 
     name: str
     bubble: Callable[[Plan, MicroBatch], Term]  # time in which a stage waits for others
+    order: Order  # what each rank runs, for a simulation
     in_flight: Callable[[Job, Plan, Any], Any]  # micro-batches whose activations a stage holds, by the index of the stage
     takes_chunks: bool = False  # a rank may have several chunks of layers (vpp > 1)
     needs_chunks: bool = False  # it is the schedule to ask for where a rank has several
@@ -80,6 +83,7 @@ def _one_more_than_stages(job: Job, plan: Plan, stage: Any) -> Any:
 
 _ONE_FORWARD_ONE_BACKWARD: dict[str, Any] = {
     "bubble": _fill_and_drain,
+    "order": orders.ONE_FORWARD_ONE_BACKWARD,
     "in_flight": _by_distance_to_end,
     "takes_chunks": True,
     "overlaps_experts": True,
@@ -90,9 +94,9 @@ SCHEDULES = {
     for row in (
         Schedule("1f1b", **_ONE_FORWARD_ONE_BACKWARD),  # the default: interleaved where vpp > 1
         Schedule("interleaved", needs_chunks=True, **_ONE_FORWARD_ONE_BACKWARD),
-        Schedule("gpipe", _fill_and_drain, _all, forwards_first=True, scored=True),
-        Schedule("zero-bubble", _filled_by_weight_gradients, _by_distance_to_end),
-        Schedule("dualpipe", _two_directions, _one_more_than_stages, stages_per_rank=2.0, pairs_micro_batches=True),
+        Schedule("gpipe", _fill_and_drain, orders.ALL_FORWARD_FIRST, _all, forwards_first=True, scored=True),
+        Schedule("zero-bubble", _filled_by_weight_gradients, orders.WEIGHT_GRADIENTS_PUT_OFF, _by_distance_to_end),
+        Schedule("dualpipe", _two_directions, orders.TWO_DIRECTIONS, _one_more_than_stages, stages_per_rank=2.0, pairs_micro_batches=True),
     )
 }
 
