@@ -1,4 +1,4 @@
-"""Start-up of whole processes relative to ``import numpy``, one call after another in one process, and one call with many plans.
+"""Start-up and open questions of whole processes relative to ``import numpy``, calls after one another in one process, and many plans in one.
 
 Every figure is a median of runs taken in turn, so that a noisy machine disturbs both sides alike.
 """
@@ -19,6 +19,15 @@ ASK = [*OPEN, *MESH, "--recompute", "none"]
 RUNS = 15
 NUMPY = "import numpy"
 BUDGETS = {"estimate, plan given": 1.6, "estimate, plan chosen": 3.0}  # in the time of importing numpy
+MIXTURES = {  # estimates of mixtures that leave plan and batch open
+    "deepseek-v3 on 96 h100-sxm": [],
+    "deepseek-v3 on 96 gb200": [],
+    "deepseek-v3 on 2048 h100-sxm": [],
+    "deepseek-v3 on 2048 h800-sxm": ["--precision", "fp8"],
+    "deepseek-v3 on 768 b200": [],
+    "qwen3-235b-a22b on 96 h100-sxm": [],
+}
+MIXTURE = 25.0  # in the time of importing numpy, budget of each
 WARM = 0.010  # s, budget of a call in a process that has answered the same question before
 WARM_CALL = """
 import statistics
@@ -70,17 +79,19 @@ def cpu_seconds(arguments: list[str]) -> float:
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
+    done = subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, env=environment)
+    if done.returncode not in (0, 1):  # 1: the answer is no
+        raise SystemExit(f"{arguments}: exit status {done.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def run_in_turn(commands: dict[str, list[str]]) -> dict[str, list[float]]:
-    """CPU seconds of each command, run after one another ``RUNS`` times after a warm-up."""
+def run_in_turn(commands: dict[str, list[str]], runs: int = RUNS) -> dict[str, list[float]]:
+    """CPU seconds of each command, run after one another ``runs`` times after a warm-up."""
     for command in commands.values():
         cpu_seconds(command)
     taken: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(RUNS):
+    for _ in range(runs):
         for name, command in commands.items():
             taken[name].append(cpu_seconds(command))
     return taken
@@ -95,6 +106,16 @@ def warm_calls() -> list[Figure]:
         printed = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
         found.append(Figure("warm call, plan given", question, 1e3 * float(printed), "ms CPU", 1e3 * WARM))
     return found
+
+
+def open_mixtures() -> list[Figure]:
+    """CPU time of open estimates of mixtures, in the time of importing numpy: the least of three of each, in turn."""
+    commands = {NUMPY: ["-c", NUMPY]}
+    for question, more in MIXTURES.items():
+        model, _, gpus, device = question.split()
+        commands[question] = ["-m", "ironlaw", "estimate", model, "--on", device, "--gpus", gpus, *more]
+    least = {name: min(seconds) for name, seconds in run_in_turn(commands, 3).items()}
+    return [Figure("open mixture", f"{name}, over {NUMPY}", least[name] / least[NUMPY], "times", MIXTURE) for name in MIXTURES]
 
 
 def figures() -> list[Figure]:
@@ -113,7 +134,7 @@ def figures() -> list[Figure]:
     for name, budget in BUDGETS.items():
         ratio = statistics.median(a / b for a, b in zip(taken[name], taken[NUMPY], strict=True))
         found.append(Figure("start-up", f"{name}, over {NUMPY}", ratio, "times", budget))
-    found += warm_calls()
+    found += warm_calls() + open_mixtures()
     printed = subprocess.run([sys.executable, "-c", ONE_CALL], check=True, capture_output=True, text=True).stdout.split()
     plans, seconds = int(printed[0]), float(printed[1])
     return [*found, Figure("one call", f"{plans} plans", seconds, "s", 6.0), Figure("one call", "rate", plans / seconds, "plans/s")]

@@ -6,6 +6,7 @@ Imports nothing heavy, so that help texts, the command line and the laws' caller
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ironlaw.divisors import divisors
 
@@ -162,6 +163,17 @@ def batches(gpus: float, usual: float, least: float, most: float, micro_batch_si
         return round(away / math.log(1.05)), -math.gcd(batch, ranks), away
 
     return [float(batch * micro) for batch in sorted(tried, key=preference)]
+
+
+def widest_batch(batches: Sequence[float], gpus: float) -> float | None:
+    """The least of some batches that all layouts of the others divide: it shares with ``gpus`` what each of them shares; or None.
+
+    >>> widest_batch([512.0, 4096.0, 4080.0, 4032.0, 2112.0], 96), widest_batch([512.0, 4095.0], 4096 * 9)
+    (2112.0, None)
+    """
+    shared = {batch: math.gcd(int(batch), int(gpus)) for batch in batches}
+    whole = math.lcm(*shared.values())
+    return min((batch for batch in batches if shared[batch] == whole), default=None)
 
 
 def _batches_of_octave(ranks: int, usual: float, low: int, high: int) -> set[int]:

@@ -27,13 +27,14 @@ def rough_space(space: Space) -> Space:
     return replace(space, values=values).without(("last_stage_layers",))
 
 
-def pick_batch(batches: Sequence[float], rate: Rate) -> float:
+def pick_batch(batches: Sequence[float], rate: Rate, widest: float | None = None) -> float:
     """The first batch whose plan loses at most 5 % of the tokens per second of the best one; of ``batches`` the nearest come first.
 
     ``rate(batch, least)`` is the rate of the best plan of a batch, or 0 where none is as fast as ``least``. A batch that cannot be
     ahead costs little: its search ends at ``least``. Each smaller batch has a multiple in the largest octave, so the best is looked for
     there and at the first. Octaves are then followed down while they have a batch that loses little. If no batch has a rate, the first
-    is picked.
+    is picked. A batch that all layouts of the others divide, ``widest``, is asked alone where the first has no rate: where it has none
+    either, memory is short for all.
 
     >>> rates = {512.0: 1.0, 576.0: 1.04, 640.0: 1.08}
     >>> pick_batch(tuple(rates), lambda batch, least: rates[batch] if rates[batch] >= least else 0.0)
@@ -44,6 +45,8 @@ def pick_batch(batches: Sequence[float], rate: Rate) -> float:
     for batch in batches:
         octaves.setdefault(int(log2(most / batch)), []).append(batch)
     known = {first: rate(first, 0.0)}
+    if not known[first] and widest is not None and not rate(widest, 0.0):
+        return first
     ahead = known[first] / kept  # rates up to here leave the first batch the answer
     best = known[first]
     for batch in sorted(octaves[0], reverse=True):

@@ -77,7 +77,7 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
         found[batch] = choice
         return 0.0 if choice.tier else batch / choice.seconds
 
-    batch = pick_batch(batches, rate)
+    batch = pick_batch(batches, rate, defaults.widest_batch(batches, row.gpus or 1.0))
     if not found:  # no number of ranks divides such a batch: the least batch above that does
         batch = defaults.batch_of_ranks((row.gpus or 1.0) * (row.micro_batch_size or 1.0), allowed.usual)
         rate(batch, 0.0)
