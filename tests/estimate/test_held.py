@@ -159,6 +159,24 @@ def test_the_batch_in_tokens_stays_where_it_was_asked_in_tokens(tmp_path):
     assert hold(path, {"global_batch_size": 64}).after.row(0)["plan"]["global_batch_size"] == 64
 
 
+@pytest.mark.parametrize(
+    ("more", "seq_len", "batch", "says"),
+    [
+        ({}, 4096, 1024, "512 sequences of 8,192 tokens, then 1,024 of 4,096: as many tokens"),  # 4 Mi tokens by default
+        ({}, 6000, 700, "then 700 of 6,000: 100.1% of the tokens"),  # 699.05: the nearest multiple of 4 ranks
+        ({"global_batch_size": 512}, 4096, 512, "then 512 of 4,096: 50.0% of the tokens"),
+        ({"objective": "sft"}, 4096, 64, "64 sequences of 8,192 tokens, then 64 of 4,096: 50.0% of the tokens"),
+    ],
+)
+def test_another_sequence_length_keeps_what_the_batch_counts(tmp_path, ask, more, seq_len, batch, says):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(answer(read_options({**ASKED, **PLAN, **more})).row(0)))
+    held = hold(path, {"seq_len": seq_len})
+    assert held.after.row(0)["plan"]["global_batch_size"] == batch
+    assert ("global_batch_size" in held.followed) == (batch in (1024, 700))
+    assert says in ask("estimate", "--plan", path, "--seq-len", seq_len)[1]
+
+
 def test_a_held_answer_can_be_held_again(a, tmp_path, ask):
     status, out, _ = ask("estimate", "--plan", a, "--recompute", "full", "--json")
     assert status == 0

@@ -10,8 +10,11 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option, asked_data
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.as_data import number
+from ironlaw.estimate.bind.batch import is_fine_tuning
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.saved import Saved, read_answer
+from ironlaw.question import defaults
+from ironlaw.question.asked import asked_of
 from ironlaw.question.options import read_options
 
 _SAME = 1e-9  # of a value: a smaller difference is rounding
@@ -37,7 +40,7 @@ class Held(NamedTuple):
 def hold(path: str | Path, changes: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Held:
     """The plan of the answer in a file with ``changes``, which are options of an estimate: ``hold("a.json", {"recompute": "full"})``."""
     saved, read = read_answer(path), read_options(changes)
-    options, followed = change_plan(saved, read)
+    options, followed = change_plan(saved, read, folders)
     asked = _replace(saved.given, read)
     anew, why_not = _choose(asked, folders)
     changed = {name: (saved.value(name), value) for name, value in read.items() if saved.value(name) != value}
@@ -70,22 +73,21 @@ def _with_origin(estimate: Estimate, given: Mapping[str, Any]) -> Estimate:
     return estimate.replace(groups=tuple(marked(group) for group in estimate.groups))
 
 
-def change_plan(saved: Saved, changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Change]]:
+def change_plan(saved: Saved, changes: Mapping[str, Any], folders: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Change]]:
     """The options of the plan of an answer in a file with ``changes``, and the options that follow from them."""
-    return change_options(saved.held, saved.given, changes)
+    return change_options(saved.held, saved.given, changes, folders)
 
 
 def change_options(
-    before: Mapping[str, Any], given: Mapping[str, Any], changes: Mapping[str, Any]
+    before: Mapping[str, Any], given: Mapping[str, Any], changes: Mapping[str, Any], folders: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], dict[str, Change]]:
     """The options of a held plan with ``changes``, and the options that follow from them; ``given`` are those that the user gave.
 
     The data-parallel size is what the count leaves to it, sequence parallelism goes with tp, and layers placed on stages go with pp.
+    With another sequence length the batch keeps what its question counts: a batch given in sequences keeps those, one given in tokens keeps
+    its tokens. A batch by default keeps its tokens too, but that of a fine-tuning, whose rule counts sequences.
     """
     options = _replace(before, changes)
-    if options.get("seq_len") != before.get("seq_len") and "global_batch_tokens" in given and not set(_BATCH) & set(changes):
-        options["global_batch_tokens"] = given["global_batch_tokens"]
-        del options["global_batch_size"]
     if options.get("pp") != before.get("pp"):
         options = {name: value for name, value in options.items() if name not in _LAYERS or name in changes}
         if options.get("pp") == 1.0 and "vpp" not in changes:
@@ -93,9 +95,30 @@ def change_options(
     if "sp" not in changes and before.get("sp") == (before.get("tp", 1.0) > 1.0):
         options["sp"] = options.get("tp", 1.0) > 1.0
     options |= _data_parallel(before, options, changes)
+    options, batch = _hold_tokens(before, options, given, folders) if not set(_BATCH) & set(changes) else (options, {})
     names = [*before, *(name for name in options if name not in before)]
     followed = {name: (before.get(name), options.get(name)) for name in names if name not in changes and name not in _BATCH}
-    return options, {name: pair for name, pair in followed.items() if pair[0] != pair[1] and name != "sp"}
+    return options, {name: pair for name, pair in (followed | batch).items() if pair[0] != pair[1] and name != "sp"}
+
+
+def _hold_tokens(
+    before: Mapping[str, Any], options: dict[str, Any], given: Mapping[str, Any], folders: tuple[str, ...]
+) -> tuple[dict[str, Any], dict[str, Change]]:
+    """The options with the batch that another sequence length leaves, and its change.
+
+    A batch by default is rounded to the sequences that the plan's ranks start together, so that the plan stays legal.
+    """
+    batch, length, new_length = before.get("global_batch_size"), before.get("seq_len"), options.get("seq_len")
+    if not batch or not length or not new_length or length == new_length:
+        return options, {}
+    if "global_batch_tokens" in given:
+        rest = {name: value for name, value in options.items() if name != "global_batch_size"}
+        return {**rest, "global_batch_tokens": given["global_batch_tokens"]}, {}
+    if "global_batch_size" in given or is_fine_tuning(asked_of(options), folders):
+        return options, {}
+    axes = {name: options.get(name) for name in ("gpus", "tp", "pp", "cp", "vpp", "micro_batch_size", "microbatch_group")}
+    held = defaults.batch_of_ranks(defaults.sequences_at_once(**axes), batch * length / new_length)
+    return {**options, "global_batch_size": held}, {"global_batch_size": (batch, held)}
 
 
 def _replace(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -198,6 +198,25 @@ def batch_of_ranks(ranks: float, usual: float) -> float:
     return max(float(round(usual / ranks)), 1.0) * ranks
 
 
+def sequences_at_once(
+    gpus: float | None,
+    tp: float | None,
+    pp: float | None,
+    cp: float | None,
+    vpp: float | None,
+    micro_batch_size: float | None,
+    microbatch_group: float | None = None,
+) -> float:
+    """Sequences that all data-parallel ranks of a plan start together; with several chunks, for a whole group of micro-batches.
+
+    >>> sequences_at_once(64, tp=4, pp=2, cp=None, vpp=2, micro_batch_size=1)
+    16.0
+    """
+    ranks = (gpus or 1.0) / ((tp or 1.0) * (pp or 1.0) * (cp or 1.0))
+    group = 1.0 if vpp in (None, 1.0) else microbatch_group or pp or 1.0
+    return max(ranks * (micro_batch_size or 1.0) * group, 1.0)
+
+
 # storage of a node, where the question gives none
 DISK = 3.5e9  # B/s by datasheet, sequential: one NVMe drive on four lanes of PCIe 3
 SUSTAINED = 0.5  # share of a datasheet's read rate; typical of NVMe drives under load

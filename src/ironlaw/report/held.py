@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.held import Held, differences, is_reproduced, plan_changes, results
+from ironlaw.estimate.held import Held, chosen_plan, differences, is_reproduced, plan_changes, results
 from ironlaw.report.terminal import Ink, short
 
 
@@ -18,6 +18,7 @@ def held_lines(held: Held, ink: Ink) -> Iterator[str]:
     yield ink.bold(f"The plan of {name}, with {_changes_words(held.changed) or 'nothing changed'}")
     if held.followed:
         yield f"  follows from it: {_changes_words(held.followed)}"
+    yield from _batch_lines(held)
     before = results(held.before)
     rows = [(_row_name(name, held.before), before, None), (_row_name("plan held", held.after), results(held.after), before)]
     other = plan_changes(held)
@@ -34,6 +35,16 @@ def held_lines(held: Held, ink: Ink) -> Iterator[str]:
         then, now = held.saved.data.get("calibration_version"), held.before.row(0)["calibration_version"]
         hint = f"; its constants were {short(then)}: --calibration-version" if then != now else "; ironlaw diff says what changed"
         yield f"{ink.bad('warning: ')}{name} has other numbers than this version and catalogue give; differences are against today's{hint}"
+
+
+def _batch_lines(held: Held) -> Iterator[str]:
+    """What another sequence length does to the tokens of a step; no line where it stays."""
+    plans = [chosen_plan(estimate) for estimate in (held.before, held.after)]
+    (old, length), (new, new_length) = ((plan["global_batch_size"], plan["seq_len"]) for plan in plans)
+    if length != new_length:
+        times = new * new_length / (old * length)
+        share = "as many" if times == 1.0 else f"{times:.1%} of the"
+        yield f"  a step: {old:,.0f} sequences of {length:,.0f} tokens, then {new:,.0f} of {new_length:,.0f}: {share} tokens"
 
 
 def _row_name(name: str, estimate: Estimate) -> str:

@@ -16,7 +16,7 @@ from ironlaw.question.assumptions import Assumptions, assume
 
 if TYPE_CHECKING:
     from ironlaw.estimate.bind.question import Bound
-    from ironlaw.question.asked import Row
+    from ironlaw.question.asked import Asked, Row
 
 
 class BatchRange(NamedTuple):
@@ -40,7 +40,7 @@ def batch_range(bound: Bound, row: Row) -> BatchRange:
     that is nearest to ``law.batches.deepseek_batch`` of the run's compute.
     """
     seq_len = row.seq_len or 1.0
-    if is_fine_tuning(bound):
+    if is_fine_tuning(bound.asked, bound.folders):
         usual = defaults.fine_tuning_batch(row.gpus or 1.0)
         return _around(usual, usual, "what the recipes of fine-tuning take")
     given = bound.asked.tokens
@@ -78,10 +78,10 @@ def _around(usual: float, most: float, rule: str) -> BatchRange:
     return BatchRange(usual, float(ceil((1.0 - share) * usual)), max(most, float(int((1.0 + share) * usual))), rule)
 
 
-def is_fine_tuning(bound: Bound) -> bool:
+def is_fine_tuning(asked: Asked, folders: tuple[str, ...]) -> bool:
     """True where adapters are trained, where layers are frozen, or where the objective's record says that it fine-tunes."""
-    objective = load.record("objectives", bound.asked.objective or "next-token", bound.folders)
-    return bool(bound.asked.lora_rank or bound.asked.frozen_layers or objective.fine_tunes)
+    objective = load.record("objectives", asked.objective or "next-token", folders)
+    return bool(asked.lora_rank or asked.frozen_layers or objective.fine_tunes)
 
 
 def usual_tokens(bound: Bound) -> float:

@@ -87,10 +87,8 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
 
 
 def _sequences_at_once(job: Job, row: Row) -> float:
-    """Sequences that all data-parallel ranks of a closed row start together; with chunks, for a whole group of micro-batches."""
-    ranks = (row.gpus or 1.0) / ((row.tp or 1.0) * (row.pp or 1.0) * (row.cp or 1.0))
-    group = 1.0 if row.vpp in (None, 1.0) or job.microbatch_group else row.pp or 1.0
-    return max(ranks * (row.micro_batch_size or 1.0) * group, 1.0)
+    """Sequences that all data-parallel ranks of a closed row start together."""
+    return defaults.sequences_at_once(row.gpus, row.tp, row.pp, row.cp, row.vpp, row.micro_batch_size, job.microbatch_group)
 
 
 def _without_plan(bound: Bound, row: Row) -> Choice:

@@ -53,7 +53,7 @@ def _alone(a: Saved, b: Saved, start: Data, folders: tuple[str, ...]) -> Iterato
     for name in list(left):
         if name not in left:
             continue
-        changes = _with_followers(a, name, left)
+        changes = _with_followers(a, name, left, folders)
         tried = _try({**a.held, **changes}, folders)
         if tried is None:
             joined[name] = left.pop(name)
@@ -66,11 +66,11 @@ def _alone(a: Saved, b: Saved, start: Data, folders: tuple[str, ...]) -> Iterato
         yield _row(_words(a, joined), start, tried)
 
 
-def _with_followers(a: Saved, name: str, left: Mapping[str, Any]) -> dict[str, Any]:
+def _with_followers(a: Saved, name: str, left: Mapping[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
     """A change, and the changes of ``left`` that follow from it when the plan is held; alone where others would follow."""
     if left[name] is None:
         return {name: None}
-    options, _ = change_plan(a, {name: left[name]})
+    options, _ = change_plan(a, {name: left[name]}, folders)
     moved = {key: options.get(key) for key in {*a.held, *options} if options.get(key) != a.held.get(key)}
     return {key: left[key] for key in left if key in moved} if all(left.get(key) == moved[key] for key in moved) else {name: left[name]}
 

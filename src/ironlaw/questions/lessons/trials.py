@@ -174,7 +174,7 @@ def change_setting(setting: Setting, change: Mapping[str, Any]) -> Setting | str
     mine = {name: value for name, value in change.items() if name not in LOADER}
     if not mine:
         return replace(setting, loader=loader)
-    options, _ = change_options(setting.held, setting.given, mine)
+    options, _ = change_options(setting.held, setting.given, mine, setting.folders)
     estimate = estimate_of(options, setting.folders)
     return estimate if isinstance(estimate, str) else replace(setting, group=estimate.groups[0], held=options, loader=loader)
 
