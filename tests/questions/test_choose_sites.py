@@ -7,14 +7,16 @@ import re
 
 import pytest
 
+import ironlaw
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, wide_area
+from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.questions.sites import sites
 from ironlaw.questions.sites.choose import ALL
 from ironlaw.questions.sites.hours import count_windows, describe_hours, read_profile
-from ironlaw.questions.sites.options import hours_of_day
+from ironlaw.questions.sites.options import OPTIONS, WITHOUT_EFFECT, hours_of_day
 
 ASK = {
     "model": "llama-3-8b", "sites": "ashburn,dallas,lulea", "on": "h100-sxm", "gpus": 192, "wan_bandwidth": "10GB/s",
@@ -236,10 +238,32 @@ def test_every_subset_is_a_row_and_the_whole_is_the_answer(three):
 
 def test_a_site_alone_waits_for_nobody_and_takes_longer(three):
     row = by(three, "choices", "sites")["lulea"]
-    steps, compute = float(three["steps"]), three["compute_seconds"]
-    assert row["seconds"] == pytest.approx(3 * steps * compute)
+    steps, whole = float(three["steps"]), ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=64, global_batch_size=768, seq_len=8192)
+    assert row["seconds"] == pytest.approx(steps * float(whole.groups[0].step.tree.value[0]))
+    assert row["seconds"] == pytest.approx(3 * steps * three["compute_seconds"], rel=0.03)
     assert row["share"] == 0.0
     assert row["usd"] == pytest.approx(64 * row["seconds"] * 1.5 / 3600)
+
+
+def test_a_site_alone_does_not_depend_on_how_others_shared_the_batch():
+    found = [answer(sites="ashburn,lulea", gpus="64,128", price="2,2", batch_split=split) for split in ("even", "gpus", "balanced")]
+    alone = [{name: row["seconds"] for name, row in by(one, "choices", "sites").items() if "+" not in name} for one in found]
+    assert alone[0] == alone[1] == alone[2] and len(alone[0]) == 2
+    assert alone[0]["ashburn"] > 1.9 * alone[0]["lulea"]
+    together = [by(one, "choices", "sites")["ashburn + lulea"]["seconds"] for one in found]
+    assert together[0] > 1.3 * together[1]  # an even split lets the larger site wait
+
+
+def test_a_site_takes_every_option_of_an_estimate_that_changes_its_step():
+    """What is exchanged is what is trained: of adapters of rank 16 beside attention 13.6 million parameters of 8.03 billion."""
+    assert set(ESTIMATE) - set(OPTIONS) == set(WITHOUT_EFFECT)
+    one = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 16, "price": 2, "global_batch_size": 64, "tokens": "1B"}
+    plain, host, tuned = (answer(**one, **more) for more in ({}, {"offload": "optimizer"}, {"lora_rank": 16}))
+    assert host["compute_seconds"] > plain["compute_seconds"]
+    step = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=32, seq_len=8192, offload="optimizer", tokens=1e9)
+    assert host["compute_seconds"] == pytest.approx(float(step.groups[0].step.tree.value[0]))
+    adapters = 32 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024))  # queries and output, keys and values
+    assert float(tuned["gradients"]) == 2 * adapters and float(plain["gradients"]) == 2 * 8030261248
 
 
 def test_the_best_are_the_least_of_their_columns(three):

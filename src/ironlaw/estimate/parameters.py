@@ -29,7 +29,7 @@ def parameters_data(job: Job) -> dict[str, Any]:
     return {
         "total": total,
         "active": float(active_parameters(model)),
-        "trained": _trained(job, total),
+        "trained": trained_parameters(job),
         **{name: float(count.value) for name, count in published.items() if count is not None},
         "kinds": rows,
         "embedding": float(embedding_parameters(model)),
@@ -59,9 +59,9 @@ def _kind_data(model: Model, kind: Kind) -> dict[str, Any]:
     return data
 
 
-def _trained(job: Job, total: float) -> float:
+def trained_parameters(job: Job) -> float:
     """Parameters that are trained: all, all but frozen layers and the embedding before them, or those of adapters."""
-    model = job.model
+    model, total = job.model, float(total_parameters(job.model))
     if job.lora_rank:
         return adapter_parameters(job)
     counted = [kind for kind in kinds(model) if kind.place != "end"]

@@ -29,6 +29,7 @@ class Site:
     electricity_paid: bool  # on top of the price
     traffic: Sourced | None  # USD/B that leaves
     limit: float | None  # power that the site has [W]
+    alone: SiteStep  # its step where it takes the whole batch
 
     @property
     def name(self) -> str:
@@ -78,6 +79,7 @@ def bind_sites(values: dict[str, Any], places: list[Place], steps: SiteSteps, fo
             electricity=electricity[i], electricity_paid="electricity_price" in values,
             traffic=_bind_traffic(asked["wan_price"]),
             limit=asked["power_limit"] or (place.power.value if place.power else None),
+            alone=steps.alone[i],
         ))  # fmt: skip
     return sites
 

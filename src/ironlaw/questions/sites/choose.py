@@ -62,7 +62,7 @@ class Choices:
 
     def tabulate(self) -> list[Table]:
         """The table of all choices."""
-        title = "Which sites: the same run and batch on other choices; every site keeps its own tokens/s"
+        title = "Which sites: the same run and batch on other choices; a site alone has its own plan, several keep their tokens/s"
         return [Table("choices", title, filled_columns(CHOICES, self.rows), self.rows)] if self.rows else []
 
 
@@ -108,9 +108,14 @@ def _kind(wan: Wan, site: Site) -> tuple[Any, ...]:
 
 
 def _make_row(question: Question, subset: tuple[Site, ...]) -> dict[str, Any]:
-    """The run on some of the sites. The batch is the same, so each has a larger share, which takes it in proportion longer."""
-    larger = question.batch / sum(site.step.batch for site in subset)
-    own = {site.name: site.step.seconds * larger for site in subset}
+    """The run on some of the sites, with the same batch.
+
+    One site alone has the plan of an estimate with that batch, however the sites shared it. Of several each has a larger share than among
+    all, which takes it in proportion longer.
+    """
+    steps = {site.name: site.alone if len(subset) == 1 else site.step for site in subset}
+    larger = question.batch / sum(step.batch for step in steps.values())
+    own = {name: step.seconds * larger for name, step in steps.items()}
     network = question.wan.join([site.place for site in subset])
     compute = Term("compute", max(own.values()), "s")
     time = time_run(question.tokens, question.batch, question.exchange, network, question.parameters, compute, question.rounding)
@@ -119,7 +124,7 @@ def _make_row(question: Question, subset: tuple[Site, ...]) -> dict[str, Any]:
     slow, fast = max(own, key=lambda name: own[name]), min(own, key=lambda name: own[name])
     late = 1.0 - own[fast] / own[slow]
     why_not = [f"{account.site.name} has too little power" for account in accounts.short]
-    why_not += [f"does not fit {site.name}" for site in subset if not site.step.fits]
+    why_not += [f"does not fit {name}" for name, step in steps.items() if not step.fits]
     if question.deadline is not None and seconds > question.deadline:
         why_not.append("misses the deadline")
     return {

@@ -16,10 +16,8 @@ SPLITS = ("gpus", "even", "balanced")  # how the sites split the batch
 PLACES = ("host", "device")  # where the outer state of DiLoCo is; the first is the default
 SLOWEST = 1e5  # B/s; a rate below it that has no unit is taken for a unit forgotten
 RECORDED = "place"  # the price of electricity that the catalogue has for a place
-PLAN = (  # options of an estimate that set the plan inside a site
-    "node", "fabric", "framework", "precision", "micro_batch_size", "tp", "pp", "vpp", "cp", "ep", "dp_replicate", "dp_shard", "zero",
-    "recompute", "overlap", "optimizer", "space", "margin", "gpus_per_domain",
-)  # fmt: skip
+# options of an estimate that change no step: the run at several sites counts no evaluations, checkpoints or failures
+WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf")
 
 
 def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] | int:
@@ -118,7 +116,7 @@ def carbon_profile(value: Any, flag: str) -> Any:
     return text(value, flag)
 
 
-OPTIONS: dict[str, Option] = {
+OWN: dict[str, Option] = {
     "model": ESTIMATE["model"],
     # --- where, and with what
     "sites": Option(
@@ -173,8 +171,9 @@ OPTIONS: dict[str, Option] = {
     "rounding": ROUNDING,
     "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N"),
     "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
-    **{name: ESTIMATE[name] for name in PLAN},
 }  # fmt: skip
+PLAN = tuple(name for name in ESTIMATE if name not in OWN and name not in WITHOUT_EFFECT)  # passed to the estimate of each site unchanged
+OPTIONS: dict[str, Option] = {**OWN, **{name: ESTIMATE[name] for name in PLAN}}
 GROUPS = {  # headings of the help
     "Sites (EACH: one value for all, a comma list in order, or NAME=VALUE,...)": ("sites", "on", "gpus", "batch_split", "power_limit"),
     "Prices and carbon of each site": ("price", "electricity_price", "pue", "grid"),

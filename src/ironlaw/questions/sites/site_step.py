@@ -15,6 +15,7 @@ from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.parameters import trained_parameters
 from ironlaw.law import flops, run
 from ironlaw.precision import precision_of
 from ironlaw.question import defaults
@@ -56,9 +57,10 @@ class SiteSteps:
     """The steps of all sites, in the order of the question."""
 
     sites: tuple[SiteStep, ...]
-    parameters: float
+    parameters: float  # that are trained, so that sites exchange their gradients or weights
     warnings: list[str]
     splits: Table | None  # other ways to split the batch, where the sites differ
+    alone: tuple[SiteStep, ...]  # each site with the whole batch; where no plan of a site has that batch, with a batch of its own
 
     @property
     def slowest(self) -> SiteStep:
@@ -115,20 +117,22 @@ def _steps_at_constant_mfu(
         precision = given.get("precision") or bind_precision(on, folders)
         rates.append(clusters[on].accelerator.peak[precision_of(precision, folders).peak].value * n)
 
+    def one(on: str, n: float, rate: float, share: float) -> SiteStep:
+        """The step of a site with a share of the batch."""
+        compute = leaf("compute", run.iron_law, "s", operations=flops.training(active, share), peak=rate, efficiency=given["mfu"])
+        return SiteStep(on, n, clusters[on], share, None, compute, given["mfu"], True)
+
     def steps(split: str) -> tuple[SiteStep, ...]:
         """The steps of the sites under a split of the batch."""
         weights = {"gpus": gpus, "even": [1.0] * len(gpus), "balanced": rates}[split]
-        sites = []
-        for on, n, rate, weight in zip(ons, gpus, rates, weights, strict=True):
-            share = batch * weight / sum(weights)
-            compute = leaf("compute", run.iron_law, "s", operations=flops.training(active, share), peak=rate, efficiency=given["mfu"])
-            sites.append(SiteStep(on, n, clusters[on], share, None, compute, given["mfu"], True))
-        return tuple(sites)
+        shares = [batch * weight / sum(weights) for weight in weights]
+        return tuple(one(*site) for site in zip(ons, gpus, rates, shares, strict=True))
 
     warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
     chosen = steps(given["batch_split"])
     table = _tabulate_splits({split: steps(split) for split in SPLITS}, names) if len(set(zip(ons, gpus, strict=True))) > 1 else None
-    return SiteSteps(chosen, total, [warning], table)
+    alone = tuple(one(on, n, rate, batch) for on, n, rate in zip(ons, gpus, rates, strict=True))
+    return SiteSteps(chosen, total, [warning], table, alone)
 
 
 def _count_parameters(given: dict[str, Any], folders: tuple[str, ...]) -> tuple[float, float]:
@@ -161,6 +165,13 @@ class _Estimates:
             )  # fmt: skip
         return self.known[on, gpus, share]
 
+    def alone(self, on: str, gpus: float, sequences: float) -> SiteStep:
+        """The step of a site that has the whole batch to itself; with its default batch where no plan has the whole one."""
+        try:
+            return self.find(on, gpus, sequences)
+        except IronlawError:
+            return self.find(on, gpus, None)
+
 
 def _estimate_steps(
     given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
@@ -171,10 +182,10 @@ def _estimate_steps(
     if sequences is None:
         chosen = tuple(estimates.find(on, n, None) for on, n in zip(ons, gpus, strict=True))
         usual = sum(site.sequences or 0.0 for site in chosen)
-        if split != "gpus":
+        if split == "balanced":
             chosen = _split_batch(estimates, split, usual, ons, gpus)
         elif len(set(gpus)) > 1:
-            chosen = _split_batch(estimates, split, _shared_by_gpus(usual, gpus), ons, gpus)
+            chosen = _split_batch(estimates, split, _shared(usual, gpus, gpus if split == "gpus" else [1.0] * len(gpus)), ons, gpus)
     else:
         chosen = _split_batch(estimates, split, sequences, ons, gpus)
     slowest = max(chosen, key=lambda site: site.seconds)
@@ -194,17 +205,18 @@ def _estimate_steps(
                 continue
         table = _tabulate_splits({name: others[name] for name in SPLITS if name in others}, names)
     warnings = list(dict.fromkeys(line for site in chosen if site.group for line in site.group.warnings))
-    return SiteSteps(chosen, float(total_parameters(slowest.group.job.model)), warnings, table)
+    alone = chosen if len(chosen) == 1 else tuple(estimates.alone(on, n, batch) for on, n in zip(ons, gpus, strict=True))
+    return SiteSteps(chosen, trained_parameters(slowest.group.job), warnings, table, alone)
 
 
-def _shared_by_gpus(usual: float, gpus: list[float]) -> float:
-    """The batch near the sum of the sites' own that is shared in proportion to their accelerators, by a number that they divide well.
+def _shared(usual: float, gpus: list[float], weights: list[float]) -> float:
+    """The batch near the sum of the sites' own that is shared in proportion to whole weights, in parts that the accelerators divide well.
 
-    >>> _shared_by_gpus(1536.0, [2048.0, 1024.0, 2048.0])
-    1280.0
+    >>> _shared(1536.0, [2048.0, 1024.0, 2048.0], [2048.0, 1024.0, 2048.0]), _shared(2560.0, [2048.0, 1024.0], [1.0, 1.0])
+    (1280.0, 2048.0)
     """
     common = float(math.gcd(*(int(n) for n in gpus)))
-    parts = sum(gpus) / common
+    parts = sum(weights) / math.gcd(*(int(n) for n in weights))
     share, near = max(usual / parts, 1.0), defaults.BATCH_RANGE
     return defaults.batches(common, share, (1.0 - near) * share, (1.0 + near) * share)[0] * parts
 
