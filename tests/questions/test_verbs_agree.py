@@ -30,7 +30,7 @@ OPTIONS = {
     "margin": ("2%", "10%"), "overlap": ("none", "all"), "seq-len": ("1024", "2k", "4k"), "global-batch-size": (960, 1440),
 }  # fmt: skip
 RUN = ("--tokens", "100B", "--price", "2.5")
-OWN = {"compare": RUN[2:], "lessons": (), "goodput": RUN[:2], "solve": (*RUN, "--solve-for", "time")}
+OWN = {"lessons": (), "goodput": RUN[:2], "solve": (*RUN, "--solve-for", "time")}
 SEEDS = range(200)
 WIDE = 14  # seeds of questions that may have many plans; the others are small, so that all are asked within minutes
 SMALL = ("gpt-2", "qwen-3-0.6b", "llama-2-7b", "opt-1.3b", "gemma-2-2b", "llama-3-8b", "deepseek-v2-lite", "mixtral-8x7b")
@@ -110,3 +110,11 @@ def test_all_verbs_give_one_answer(seed, asked):
 
     again = ironlaw.estimate(**{**estimate["asked"]["given"], **estimate["asked"]["plan"]})
     assert (again.step_seconds[0], again.device_bytes[0]) == (step, device)
+
+
+@pytest.mark.parametrize("more", [("--overlap", "all"), ("--offload", "activations"), ("--schedule", "gpipe", "--pp", "2")])
+def test_a_search_takes_the_framework_of_an_estimate(more, asked):
+    """What is given and has a column for each name, such as overlap, decides on the framework in both."""
+    words = ["qwen-3-0.6b", "--on", "tpu-v5p", "--gpus", "8", *more]
+    estimate, plan = (asked(verb, words)[1] for verb in ("estimate", "plan"))
+    assert plan["plans"][0]["asked"]["plan"]["framework"] == estimate["asked"]["plan"]["framework"]

@@ -18,7 +18,7 @@ from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.choose import Choice, bind_variant, choose
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.possible import any_legal
-from ironlaw.estimate.planner.rows import given_space, is_given, row_of_space
+from ironlaw.estimate.planner.rows import columns_of, given_space, is_given, row_of_space
 from ironlaw.estimate.planner.space import VARIANTS, Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.estimate.run import Run, run_of
@@ -28,6 +28,7 @@ from ironlaw.plan import Plan, plan_with
 from ironlaw.question import defaults
 from ironlaw.question.asked import Row, with_options
 from ironlaw.question.assumptions import Assumptions
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.search.question import Question
 from ironlaw.search.sweep import sweep
 from ironlaw.terms import plain
@@ -120,7 +121,13 @@ class Setting:
     def _row(self) -> Row:
         """The row of the question with what the space fixes, which the framework follows."""
         row, space = self.base.asked.rows[0], self.question.space
-        fixed = {n: v[0] for n, v in space.values.items() if n in space.given and n in Row._fields and isinstance(v, tuple) and len(v) == 1}
+        alone = {n: v[0] for n, v in space.values.items() if n in space.given and isinstance(v, tuple) and len(v) == 1}
+        fixed = {n: v for n, v in alone.items() if n in Row._fields}
+        for axis in ("overlap", "offload"):  # one column for each name
+            columns = columns_of(axis)
+            if all(column in alone for column in columns):
+                names = OVERLAPS if axis == "overlap" else OFFLOADS
+                fixed[axis] = frozenset(name for name, column in zip(names, columns, strict=True) if alone[column])
         return row._replace(**{**fixed, "gpus": self.gpus, "tp": space.fixed("tp"), "pp": space.fixed("pp") or row.pp})
 
     @property
