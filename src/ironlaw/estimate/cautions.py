@@ -38,7 +38,7 @@ def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collec
         warnings.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
     if model.bidirectional or any(tower.items for tower in model.towers):
         warnings.append("no published run of an encoder, an encoder-decoder or a model with a tower is among those of the error band")
-    warnings += _large_batch(asked)
+    warnings += [*_large_batch(asked), *_assumed_drives(asked, cluster)]
     if (
         longest >= WARN_SEQUENCE
         and "cp" not in given
@@ -53,6 +53,17 @@ def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collec
             " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"
         )
     return warnings
+
+
+def _assumed_drives(asked: Asked, cluster: Cluster) -> list[str]:
+    """Warn where states go to NVMe drives whose bandwidth no record of the server has."""
+    drives, source = cluster.systems.nvme_bandwidth, cluster.systems.nvme_bandwidth.source
+    if cluster.node.nvme_bandwidth is not None or source is None or not any("nvme" in (row.offload or ()) for row in asked.rows):
+        return []
+    return [
+        f"the record of {cluster.node.name} has no bandwidth of NVMe drives, so {drives.text} are assumed for each server, those of a"
+        f" DGX-2 ({source.title}; grade {source.grade}): give yours as nvme_bandwidth in a node record of a --catalog folder"
+    ]
 
 
 def _large_batch(asked: Asked) -> list[str]:

@@ -95,7 +95,11 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         bind_host("--offload", accelerator, node, systems, assumptions)
     if any("nvme" in (row.offload or ()) for row in asked.rows):
         drives = node.nvme_bandwidth
-        text = f"{systems.nvme_bandwidth.text}, of a DGX-2: the catalogue has none of {node.name}" if drives is None else drives.text
+        text = (
+            f"{systems.nvme_bandwidth.text} for each server, of a DGX-2: the record of {node.name} has none"
+            if drives is None
+            else drives.text
+        )
         assume(assumptions, "NVMe bandwidth", text, "default")
         assume(assumptions, "NVMe capacity", "not checked", "default")
     reference = load.record("accelerators", calibration.device, folders)

@@ -213,7 +213,7 @@ def _shared(usual: float, gpus: list[float], weights: list[float]) -> float:
     """The batch near the sum of the sites' own that is shared in proportion to whole weights, in parts that the accelerators divide well.
 
     >>> _shared(1536.0, [2048.0, 1024.0, 2048.0], [2048.0, 1024.0, 2048.0]), _shared(2560.0, [2048.0, 1024.0], [1.0, 1.0])
-    (1280.0, 2048.0)
+    (1280.0, 3072.0)
     """
     common = float(math.gcd(*(int(n) for n in gpus)))
     parts = sum(weights) / math.gcd(*(int(n) for n in weights))
