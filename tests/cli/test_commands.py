@@ -50,8 +50,8 @@ def test_json_has_the_keys_of_the_contract(ask):
     row = json.loads(out)
     assert list(row) == [
         "schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "step", "error_band",
-        "nearest_runs", "memory", "throughput", "mfu_waterfall", "parameters", "bound", "run", "rules", "plan", "placement", "sources",
-        "asked", "records",
+        "nearest_runs", "support", "ceiling", "memory", "throughput", "mfu_waterfall", "parameters", "bound", "run", "rules", "plan",
+        "placement", "sources", "asked", "records",
     ]  # fmt: skip
     assert {"seconds", "band", "tree"} <= set(row["step"])
     assert {"name", "value", "unit", "law", "parts"} <= set(row["step"]["tree"])

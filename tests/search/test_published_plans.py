@@ -16,6 +16,7 @@ from ironlaw.validate import plans
 from ironlaw.validate.fit import COVERAGE, held_out_times, read_record
 from ironlaw.validate.predict import prepare
 from ironlaw.validate.runs import read_runs
+from ironlaw.validate.support import support_files
 
 PAGE = paths.ROOT / "docs" / "plans-against-published.md"
 
@@ -167,6 +168,11 @@ def test_plans_said_to_be_faster_with_a_probability_are_faster_that_often(pairs)
 def some_pairs(**errors: list[float]) -> list[plans.Pair]:
     """Pairs by family that are measured alike and predicted as far apart as these errors."""
     return [plans.Pair(family, "any", ["tp"], 0.0, error) for family, values in errors.items() for error in values]
+
+
+def test_the_tables_of_what_was_measured_are_those_of_the_runs_that_ship(prepared):
+    for path, text in support_files(prepared).items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python tools/support.py"
 
 
 def test_families_weigh_the_same_in_the_spread_of_differences():

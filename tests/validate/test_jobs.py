@@ -7,6 +7,7 @@ import json
 import pytest
 
 from ironlaw.estimate.answer import answer, estimate
+from ironlaw.report.estimate import page
 from ironlaw.validate import jobs
 from ironlaw.validate.plans import PLAN, Pair
 from made_runs import GPT, ready
@@ -24,7 +25,7 @@ def prepared():
 
 @pytest.fixture(scope="module")
 def rows(prepared):
-    return jobs.compare_jobs(prepared)
+    return jobs.compare_jobs(prepared, page)
 
 
 def test_a_job_is_its_fastest_measured_plan(rows):
@@ -51,6 +52,15 @@ def test_what_a_stack_lacks_is_a_refusal():
     assert jobs.refusal(group, at) == ""
     deepspeed = estimate("llama-2-7b", on="a100-sxm-80gb", gpus=16, framework="deepspeed", **{**plan, "zero": 1}).place_of(0)[0].job
     assert "ZeRO 2 with a pipeline" in jobs.refusal(group.replace(job=deepspeed), at)
+
+
+def test_a_page_that_does_not_name_what_nobody_measured_is_counted(prepared, rows):
+    silent = jobs.compare_jobs(prepared, lambda _: "a page")
+    for told, row in zip(silent, rows, strict=True):
+        assert told["unnamed"] == told["never_measured"] == row["never_measured"] and row["unnamed"] == []
+        assert told["ceiling_unnamed"] == (row["ceiling"] is not None) and not row["ceiling_unnamed"]
+    figures = [jobs.summary(kind, prepared, prepared.measured) for kind in (silent, rows)]
+    assert figures[0]["never_measured_unnamed"] == figures[0]["never_measured"] and figures[1]["never_measured_unnamed"] == 0
 
 
 def test_figures_over_jobs(prepared, rows):

@@ -281,6 +281,7 @@ class Framework(Record):
     """A training stack's defaults: the kernels it launches, the types it stores, the communication it overlaps."""
 
     like: str = ""  # the framework whose record has what this one does not say
+    engine: str = ""  # what splits the work, by which evidence counts: megatron (its mesh and pipelines), fsdp (shards whole layers), xla
     attention_kernel: str  # flash | unfused: the default where the device has both
     flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1

@@ -206,11 +206,12 @@ def _generic(scores: Validation) -> str:
 def _plans(path: Path, folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:
     """Print published plans beside the best plans of searches."""
     from ironlaw.report import published_plans as report
+    from ironlaw.report.estimate import page
     from ironlaw.search.published import compare
     from ironlaw.validate import jobs, plans
 
     prepared, predicted = plans.gather(path, folders)
-    rows = jobs.compare_jobs(prepared, folders)
+    rows = jobs.compare_jobs(prepared, page, folders)
     comparison = {
         "schema_version": plans.SCHEMA_VERSION,
         "rule": plans.RULE,

@@ -73,12 +73,12 @@ def _recomputes(form: str) -> Callable[[Can, Facts, Plan], Any]:
 
     def holds(can: Can, facts: Facts, plan: Plan) -> Any:
         del facts
-        return np.True_ if has(can.recompute, form) else np.logical_not(_FORMS[form](plan))
+        return np.True_ if has(can.recompute, form) else np.logical_not(FORM_HOLDS[form](plan))
 
     return holds
 
 
-_FORMS: dict[str, Callable[[Plan], Any]] = {
+FORM_HOLDS: dict[str, Callable[[Plan], Any]] = {
     "selective": lambda plan: (plan.recompute_attention + plan.recompute_linear + plan.recompute_elementwise) > 0.0,
     "every": lambda plan: (plan.recompute_layers > 0.0) & (plan.recompute_layers < 1.0),
     "full": lambda plan: (plan.recompute_layers == 1.0) & (plan.recompute_segment == 1.0),

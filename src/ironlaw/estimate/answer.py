@@ -22,7 +22,7 @@ from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
 from ironlaw.estimate.planner.place import Placed, place
 from ironlaw.estimate.planner.remedies import Remedies
-from ironlaw.estimate.rates import throughput
+from ironlaw.estimate.rates import below_peak, throughput
 from ironlaw.estimate.step import Step, step
 from ironlaw.estimate.waterfall import waterfall
 from ironlaw.frozen import Frozen
@@ -287,7 +287,7 @@ def evaluate(placed: Placed) -> Group:
         variant=placed.variant,
         tight=placed.tight,
         remedies=placed.remedies,
-        rules={**rules, "fits": needed.fits},
+        rules={**rules, "below_peak": below_peak(job, cluster, rates["mfu"].value), "fits": needed.fits},
         memory=needed,
         step=timed,
         throughput=rates,

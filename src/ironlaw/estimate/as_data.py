@@ -70,6 +70,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     from ironlaw.estimate.many_lengths import documents_data
     from ironlaw.estimate.parameters import parameters_data
     from ironlaw.estimate.routing import routing_data
+    from ironlaw.estimate.support import ceiling_data, support_data
 
     group, at = estimate.place_of(index)
     routing = None if not number(group.legal, at) else routing_data(group, at)
@@ -84,6 +85,8 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         },
         "error_band": None if step is None else band_data(group, at),
         "nearest_runs": [] if step is None else nearest_runs(group, at),
+        "support": None if step is None else support_data(group, at),
+        "ceiling": None if step is None else ceiling_data(group, at),
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         **documents_data(group, at),
@@ -122,6 +125,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *group.warnings,
         *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
         *([unbanded] if unbanded else []),
+        *_ceiling_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),
         *_paging_warning(group, at),
@@ -130,6 +134,21 @@ def warnings(group: Group, at: int) -> list[str]:
         *_placement_warnings(group, at),
         *broken(group.job, group.plan, group.rules, at),
     ]
+
+
+def _ceiling_warning(group: Group, at: int) -> list[str]:
+    """Warn where a legal plan is predicted to use more of the peak than any published run did on its device, in its format and kind."""
+    from ironlaw.estimate.support import ceiling_data
+
+    ceiling = ceiling_data(group, at) if number(group.legal, at) else None
+    if ceiling is None or not (ceiling["above"] or ceiling["hfu_above"]):
+        return []
+    name = "mfu" if ceiling["above"] else "hfu"
+    what, run = ("MFU", ceiling["run"]) if ceiling["above"] else ("the FLOP rate with recomputation", ceiling["hfu_run"])
+    of = "the only run" if ceiling["runs"] == 1 else f"of {ceiling['runs']} runs"
+    where = f"{ceiling['format']} on {group.cluster.accelerator.name}, {ceiling['model']}"
+    said = number(group.throughput[name].value, at)
+    return [f"{what} {said:.1%} is above the highest that a published run measured in {where}: {ceiling[name]:.1%} ({run}, {of})"]
 
 
 def _offload_warning(group: Group, at: int) -> list[str]:

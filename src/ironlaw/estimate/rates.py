@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.documents.columns import computed, sequences_of
@@ -68,6 +70,14 @@ def throughput(job: Job, cluster: Cluster, plan: Plan, timed: Step) -> dict[str,
         "hfu_full_square": share_of_peak("HFU (full square)", full.value + again_full),
         **real_rates(job, plan, rate, per_token, peak),
     }
+
+
+def below_peak(job: Job, cluster: Cluster, mfu: Any) -> Any:
+    """True where the model's FLOPs take no less than their time at the peak; that of the fastest format, where experts have their own."""
+    peak = cluster.accelerator.peak
+    named = peak[job.precision.peak].value
+    fastest = max(named, *(peak[p.peak].value for p in (job.precision, job.expert_formats) if p.peak in peak))
+    return ~(np.asarray(mfu) * named > fastest)  # of a plan without a time nothing is said
 
 
 def real_rates(job: Job, plan: Plan, rate: Term, per_token: dict[str, Any], peak: Any) -> dict[str, Term]:

@@ -111,6 +111,7 @@ RULES = {
     "teacher_follows": "the teacher can run on the ranks of the plan: tp divides its heads, it has a layer for every stage, ep divides its"
     " experts",
     "stack_can": "the framework has what the plan uses: its record's table `can`, printed by `ironlaw catalog show FRAMEWORK`",
+    "below_peak": "the model's FLOPs take at least their time at the peak: a shorter step is an error of a constant or of a correction",
     "fits": "device memory is at most the usable capacity, without the share that `--margin` takes, and offloaded bytes at most the host's",
 }
 
@@ -149,6 +150,7 @@ _BROKEN = {
     "parameters_sharded": "--offload parameters gathers weights from the host layer by layer, which needs zero 3; zero is {zero:g}",
     "host_has_optimizer": "the optimizer updates parameters in the host, and states on NVMe, there: offload optimizer too",
     "stack_can": "{lacking}",
+    "below_peak": "the predicted step is shorter than the model's FLOPs take at the device's peak: a constant, or a correction, is wrong",
     "teacher_follows": "the teacher {job.teacher.name} cannot run with tp {tp:g}, pp {pp:g}, ep {ep:g}: its heads, layers or experts do not"
     " divide",
 }
@@ -156,7 +158,7 @@ _BROKEN = {
 
 def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]:
     """The rules that a row breaks, with its values. A mesh that does not factor hides the rules that follow from it."""
-    names = [name for name in _BROKEN if not np.ravel(rules[name])[at]]
+    names = [name for name in _BROKEN if name in rules and not np.ravel(rules[name])[at]]
     if not names:
         return []
     if "gpus_factor" in names:

@@ -33,6 +33,7 @@ from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
+from ironlaw.estimate.support import support_data
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
@@ -111,6 +112,8 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> I
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
+    if words := support_words(support_data(group, at)):
+        yield words
     yield from routing_lines(routing_data(group, at))
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
@@ -119,6 +122,14 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> I
     yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
     if group.job.objective is not None:
         yield _objective_line(group, plan)
+
+
+def support_words(support: dict[str, Any]) -> str:
+    """The values of a plan that rest on no measured run; nothing where all do."""
+    kind = f"{support['model']}, stacks like {support['stack']}"
+    if not support["any"]:
+        return f"never measured: no published run of this kind ({kind}); this plan has {', '.join(support['never_measured']) or 'one rank'}"
+    return f"never measured ({kind}): {', '.join(support['never_measured'])}" if support["never_measured"] else ""
 
 
 def _objective_line(group: Group, plan: dict[str, Any]) -> str:

@@ -23,8 +23,10 @@ def plan_in_words(plan: Mapping[str, Any]) -> str:
 
 
 def remarks(row: Mapping[str, Any]) -> list[str]:
-    """What stands beside a job: why its best plan does not run, and that no plan fits."""
+    """What stands beside a job: why its best plan does not run, what rests on no measured run, and that no plan fits."""
     found = [f"refused: {row['refused']}"] if row["refused"] else []
+    found += [f"never measured: {', '.join(row['never_measured'])}"] if row["never_measured"] else []
+    found += [f"MFU {row['mfu']:.1%} above {row['ceiling']['mfu']:.1%} ({row['ceiling']['run']})"] if row["ceiling"] else []
     return found + (["no plan fits"] if row["fits"] is False else [])
 
 
@@ -37,11 +39,11 @@ def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
         f" {_share(figures['ratio_above_1_25'])} above 1.25."
     )
     yield f"Best plans that their stack refuses if given: {figures['refused']}."
-    if figures["never_measured_unnamed"] is not None:
-        yield (
-            f"Best plans with a value that no run of their kind measured, and whose page does not name it:"
-            f" {figures['never_measured_unnamed']}; above the highest measured MFU without a word: {figures['above_ceiling_unnamed']}."
-        )
+    yield (
+        f"Best plans with a value that no run of their kind of stack and model measured: {figures['never_measured']}, of which the page"
+        f" does not name it: {figures['never_measured_unnamed']}. Above the highest measured MFU: {figures['above_ceiling']}, of which the"
+        f" page does not say so: {figures['above_ceiling_unnamed']}."
+    )
     yield (
         f"{figures['jobs_measured']} jobs with several measured plans, {figures['pairs']} pairs, families left out: measured log ratios are"
         f" {_ratio(figures['slope'])} times the predicted ones, {_ratio(figures['slope_families'])} with equal families. The plan predicted"

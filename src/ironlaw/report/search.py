@@ -15,6 +15,7 @@ from ironlaw.report.estimate import (
     parameters_line,
     placement_words,
     stage_layers_words,
+    support_words,
     waterfall_line,
 )
 from ironlaw.report.near import near_best, one_less
@@ -98,6 +99,8 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     if words := placement_words(plan["placement"], p["gpus"]):
         yield f"  {words}"
     if words := network_words(plan["placement"]):
+        yield f"  {words}"
+    if words := support_words(plan["support"]):
         yield f"  {words}"
     yield f"  {waterfall_line(plan['mfu_waterfall'])}"
     yield f"  {parameters_line(plan['parameters'])}"

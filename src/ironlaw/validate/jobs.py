@@ -7,16 +7,17 @@ fastest is the published one. R is its predicted step time over that of the best
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Group, answer, estimate
+from ironlaw.estimate.answer import Estimate, Group, answer, estimate
 from ironlaw.estimate.as_data import plan_data
 from ironlaw.estimate.rules import broken
+from ironlaw.estimate.support import ceiling_data, support_data
 from ironlaw.terms import scalar
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.plans import PLAN, Pair, jobs_of, pairs_of, plan_known
@@ -27,10 +28,13 @@ LARGE = 64  # accelerators from which a job counts in the ratios
 FAR = 1.25  # a ratio above this is counted apart
 
 
-def compare_jobs(prepared: Prepared, folders: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """One row for each published job: its fastest measured plan against the best plan of the same question without a plan."""
+def compare_jobs(prepared: Prepared, page: Callable[[Estimate], str], folders: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """One row for each published job: its fastest measured plan against the best plan of the same question without a plan.
+
+    ``page`` prints an estimate: what rests on no measured run, or is above the highest measured, must stand there.
+    """
     seconds = times(prepared)
-    return [_compare(prepared, seconds, question, members, folders) for question, members in distinct_jobs(prepared)]
+    return [_compare(prepared, seconds, question, members, page, folders) for question, members in distinct_jobs(prepared)]
 
 
 def distinct_jobs(prepared: Prepared) -> list[tuple[dict[str, Any], list[int]]]:
@@ -44,7 +48,12 @@ def distinct_jobs(prepared: Prepared) -> list[tuple[dict[str, Any], list[int]]]:
 
 
 def _compare(
-    prepared: Prepared, seconds: Any, question: Mapping[str, Any], members: Sequence[int], folders: tuple[str, ...]
+    prepared: Prepared,
+    seconds: Any,
+    question: Mapping[str, Any],
+    members: Sequence[int],
+    page: Callable[[Estimate], str],
+    folders: tuple[str, ...],
 ) -> dict[str, Any]:
     """One job as plain data; without a best plan where no plan of the question is legal."""
     i = min(members, key=lambda member: float(prepared.measured[member]))
@@ -62,9 +71,10 @@ def _compare(
         "published_s": float(seconds[i]),
     }
     try:
-        group, place = answer(question, folders).place_of(0)
+        found = answer(question, folders)
     except IronlawError as error:
         return {**row, **dict.fromkeys(_OF_BEST), "refused": str(error)}
+    group, place = found.place_of(0)
     best = scalar(group.step.tree, place)
     return {
         **row,
@@ -74,11 +84,24 @@ def _compare(
         "fits": bool(scalar(group.memory.fits, place)),
         "mfu": scalar(group.throughput["mfu"], place),
         "refused": refusal(group, place),
+        **_beyond_evidence(group, place, page(found)),
         "bubble_error": bubble_error(group, place),
     }
 
 
-_OF_BEST = ("best", "best_s", "ratio", "fits", "mfu", "bubble_error")
+_OF_BEST = ("best", "best_s", "ratio", "fits", "mfu", "never_measured", "unnamed", "ceiling", "ceiling_unnamed", "bubble_error")
+
+
+def _beyond_evidence(group: Group, at: int, printed: str) -> dict[str, Any]:
+    """The values of a best plan that no run of its kind measured, the ceiling that it is above, and whether its page says so."""
+    never, ceiling = support_data(group, at)["never_measured"], ceiling_data(group, at)
+    over = ceiling if ceiling is not None and ceiling["above"] else None
+    return {
+        "never_measured": never,
+        "unnamed": [value for value in never if value not in printed],
+        "ceiling": over and {name: over[name] for name in ("mfu", "run")},
+        "ceiling_unnamed": over is not None and not (over["run"] in printed and f"{over['mfu']:.1%}" in printed),
+    }
 
 
 def _place_of(prepared: Prepared, i: int) -> tuple[Group, int]:
@@ -122,8 +145,10 @@ def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: An
         "ratio_median_mixtures": _median(ratios[mixture]),
         "ratio_above_1_25": float(np.mean(ratios > FAR)) if large else None,
         "refused": sum(bool(row["refused"]) for row in rows),
-        "never_measured_unnamed": None,
-        "above_ceiling_unnamed": None,
+        "never_measured": sum(bool(row["never_measured"]) for row in rows),
+        "never_measured_unnamed": sum(bool(row["unnamed"]) for row in rows),
+        "above_ceiling": sum(row["ceiling"] is not None for row in rows),
+        "above_ceiling_unnamed": sum(bool(row["ceiling_unnamed"]) for row in rows),
         "slope": slope(pairs),
         "slope_families": slope(pairs, by_family=True),
         "jobs_measured": len(measured),

@@ -21,6 +21,7 @@ from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, told_apar
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
 from ironlaw.validate.score import headline, score
+from ironlaw.validate.support import write_support
 
 SYSTEMS, BANDS = SHIPPED / "systems" / "default.toml", SHIPPED / "bands" / "default.toml"
 _TITLE = "ironlaw validate fit on the published runs that ship, each family weighing the root of its rows"
@@ -104,6 +105,7 @@ def write_fit(
     write_file(systems, (_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families")).encode())
     write_bands(learned, memory, pairs_of(prepared, predicted))
     write_evidence(learned.evidence)
+    write_support(prepared)
 
 
 def band_figures(prepared: Prepared, predicted: Any, learned: LearnedBands) -> dict[str, Any]:
@@ -119,6 +121,7 @@ def relearn_bands(prepared: Prepared, generic: Prepared, memory: dict[str, tuple
     write_file(record, (json.dumps({**table, **band_figures(prepared, predicted, learned)}, indent=1) + "\n").encode())
     write_bands(learned, memory, pairs_of(prepared, predicted))
     write_evidence(learned.evidence)
+    write_support(prepared)
 
 
 def _rounded(values: Any) -> dict[str, float]:

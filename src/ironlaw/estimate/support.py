@@ -1,0 +1,257 @@
+"""What published runs measured of a plan: every value of its axes is measured, interpolated or never measured.
+
+Two tables ship, derived from the published runs by ``validate.support``: the values that ran, by kind of stack and of model, and the
+highest utilisations that were measured, by device, format and kind of model. An answer reads them when it is printed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ironlaw.catalog.load import SHIPPED
+from ironlaw.errors import CatalogError
+from ironlaw.estimate.abilities import FORM_HOLDS
+from ironlaw.estimate.layer.kinds import kinds
+from ironlaw.files import read_shipped
+from ironlaw.job import Job
+from ironlaw.plan import Plan
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS, SCHEDULE
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.answer import Group
+
+VALUES, CEILINGS = SHIPPED / "bands" / "support.csv", SHIPPED / "bands" / "ceilings.csv"
+NEAR = 1.5  # a degree within this factor of one that ran is measured
+NEAR_LENGTH = 2.0  # a context-parallel degree counts for sequences within this factor
+STATUS = ("measured", "interpolated", "never measured")
+NEVER = STATUS.index("never measured")
+DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")
+_WORDS = {"micro_batch_size": "micro-batch"}
+
+
+class Ran(NamedTuple):
+    """A value that published runs of a kind had: of a degree a number (``length``: of cp the sequence), else a word; one of the runs."""
+
+    stack: str
+    model: str
+    axis: str
+    value: str
+    length: float
+    runs: int
+    id: str
+
+
+class Ceiling(NamedTuple):
+    """The highest measured MFU and FLOP rate with recomputation, as shares of the peak, and the runs that reached them."""
+
+    device: str
+    format: str
+    model: str
+    runs: int
+    mfu: float
+    id: str
+    hfu: float
+    hfu_id: str
+
+
+def stack_kind(job: Job) -> str:
+    """The kind of stack by which evidence counts: what splits the work, or the stack itself."""
+    return job.framework.engine or job.framework.name
+
+
+def model_kind(job: Job) -> str:
+    """The kind of model by which evidence counts: adapters, hybrid, mixture or dense."""
+    model = job.model
+    if job.lora_rank or model.frozen_layers:
+        return "adapters"
+    if any(kind.mixer.exchanges for kind in kinds(model)):
+        return "hybrid"
+    return "mixture" if model.num_experts else "dense"
+
+
+def words_of(job: Job, plan: Plan) -> Iterator[tuple[str, str, Any]]:
+    """(axis, word, where plans have it) of every property of a plan that is no degree. A switch without effect is not there."""
+    replicas, staged = plan.dp * plan.cp > 1.0, plan.pp > 1.0
+    for stage in (1.0, 2.0, 3.0):
+        yield "zero", f"ZeRO {stage:g}", (plan.zero == stage) & replicas & ~staged
+        yield "zero", f"ZeRO {stage:g} with a pipeline", (plan.zero == stage) & replicas & staged
+    yield "dp_replicate", "replicas of groups that shard", (plan.dp_replicate > 1.0) & (plan.dp_shard > 1.0) & (plan.zero > 0.0)
+    yield "sp", "tp without sequence parallelism", (plan.tp > 1.0) & (plan.sp == 0.0)
+    recomputes = [(form, holds(plan)) for form, holds in FORM_HOLDS.items()]
+    yield from (("recompute", f"recomputation {form}", on) for form, on in recomputes)
+    yield "recompute", "no recomputation", ~np.any(np.broadcast_arrays(*(on for _, on in recomputes)), axis=0)
+    used = {"grad-reduce": replicas, "param-gather": replicas & (plan.zero > 0.0), "tp": plan.tp > 1.0, "pp": plan.vpp > 1.0}
+    used["ep"] = plan.ep > 1.0
+    for name in OVERLAPS:
+        yield "overlap", f"overlap of {name}", (getattr(plan, f"overlap_{name.replace('-', '_')}") > 0.0) & used[name]
+    for name in OFFLOADS:
+        yield "offload", f"{name} in host memory" if name != "nvme" else "optimizer on NVMe", getattr(plan, f"offload_{name}") > 0.0
+    yield "vpp", "unequal chunks", (plan.vpp > 1.0) & ~_divides(job, plan, plan.pp * plan.vpp)
+    yield "pp", "unequal stages", staged & ~_divides(job, plan, plan.pp)
+    yield "schedule", f"schedule {job.schedule}", staged & (job.schedule != SCHEDULE)
+    yield "cp_method", f"cp by {job.cp_method}", plan.cp > 1.0
+
+
+def _divides(job: Job, plan: Plan, parts: Any) -> Any:
+    """True where all parts of a pipeline have as many layers; an embedding and a loss that count as layers are some."""
+    layers = float(job.model.num_hidden_layers) + 2.0 * job.count_embedding
+    by_rule = (np.maximum(plan.first_stage_layers, plan.last_stage_layers) < 0.0) & (len(set(job.layers_per_stage)) <= 1)
+    return by_rule & (np.mod(layers, parts) == 0.0)
+
+
+# --- the tables
+
+
+@cache
+def read_values(path: Path = VALUES) -> Mapping[tuple[str, str], Mapping[str, tuple[Ran, ...]]]:
+    """The values that ran, by kind of stack and of model, then by axis of a degree or by word."""
+    found: dict[tuple[str, str], dict[str, tuple[Ran, ...]]] = {}
+    for stack, model, axis, value, length, runs, name in _lines(path, Ran):
+        ran = Ran(stack, model, axis, value, float(length), int(runs), name)
+        of_kind = found.setdefault((stack, model), {})
+        key = axis if _is_degree(value) else value
+        of_kind[key] = (*of_kind.get(key, ()), ran)
+    return found
+
+
+@cache
+def read_ceilings(path: Path = CEILINGS) -> Mapping[tuple[str, str, str], Ceiling]:
+    """The ceilings by device, format and kind of model."""
+    return {
+        (device, form, model): Ceiling(device, form, model, int(runs), float(mfu), name, float(hfu), hfu_name)
+        for device, form, model, runs, mfu, name, hfu, hfu_name in _lines(path, Ceiling)
+    }
+
+
+def _lines(path: Path, record: Any) -> list[list[str]]:
+    """The lines of a table that ships. Raises CatalogError where it is not one."""
+    try:
+        header, *lines = csv.reader(io.StringIO(read_shipped(path), newline=""))
+    except (OSError, ValueError, csv.Error) as error:
+        raise CatalogError(f"{path}: cannot be read: {error}") from None
+    if tuple(header) != record._fields:
+        raise CatalogError(f"{path}: not a table of published runs: run ironlaw validate fit")
+    return lines
+
+
+def _is_degree(value: str) -> bool:
+    return value.replace(".", "", 1).isdigit()
+
+
+# --- how far a value is supported
+
+
+def degree_status(value: Any, length: Any, ran: Sequence[tuple[float, float]]) -> Any:
+    """For each degree at a sequence length the index in STATUS, from the (degree, length) that ran.
+
+    Measured: one that ran is within a factor NEAR of it, at a length within NEAR_LENGTH. Interpolated: it lies between 1 and the highest
+    that ran at such a length, or its length between two at which a degree within NEAR ran.
+
+    >>> [STATUS[degree_status(d, 8192.0, [(2.0, 4096.0), (8.0, 8192.0)])] for d in (3.0, 4.0, 16.0)]
+    ['measured', 'interpolated', 'never measured']
+    """
+    value, length = np.broadcast_arrays(np.asarray(value, dtype=np.float64), np.asarray(length, dtype=np.float64))
+    if not ran:
+        return np.full(value.shape, NEVER)
+    degrees, lengths = np.log(np.array(ran, dtype=np.float64)).T
+    apart = np.log(value)[..., None] - degrees
+    beyond = np.log(length)[..., None] - lengths
+    slack = 1e-9
+    near, same_length = np.abs(apart) <= np.log(NEAR) + slack, np.abs(beyond) <= np.log(NEAR_LENGTH) + slack
+    measured = np.any(near & same_length, axis=-1)
+    below = np.any((apart <= slack) & same_length, axis=-1)
+    within = np.any(near & (beyond >= 0.0), axis=-1) & np.any(near & (beyond <= 0.0), axis=-1)
+    return np.where(measured, 0, np.where(below | within, 1, NEVER))
+
+
+def statuses(job: Job, plan: Plan) -> Iterator[tuple[str, str | None, Any, Any]]:
+    """(axis, word or None for a degree, where plans have it, index in STATUS) of every axis of some plans, as columns."""
+    of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
+    for axis in DEGREES:
+        column = getattr(plan, axis)
+        length = plan.seq_len if axis == "cp" else 1.0
+        ran = [(float(line.value), line.length if axis == "cp" else 1.0) for line in of_kind.get(axis, ())]
+        yield axis, None, column > 1.0, degree_status(column, length, ran)
+    for axis, word, on in words_of(job, plan):
+        yield axis, word, on, np.int64(0 if word in of_kind else NEVER)
+
+
+def never_measured(job: Job, plan: Plan) -> Any:
+    """How many values of each plan no published run of this kind of stack and model had, nor runs on either side of them."""
+    count: Any = np.zeros(plan.rows, dtype=np.int64)
+    for _, _, on, status in statuses(job, plan):
+        count = count + (on & (status == NEVER))
+    return count
+
+
+def support_data(group: Group, at: int) -> dict[str, Any]:
+    """What published runs measured of a row's plan, as plain data."""
+    job, plan = group.job, group.plan.take([at])
+    of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
+    values = []
+    for axis, word, on, status in statuses(job, plan):
+        if not np.all(on):
+            continue
+        name = word or _degree_words(axis, plan)
+        nearest = _nearest(of_kind.get(word or axis, ()), axis, plan)
+        named = {} if nearest is None else {"run": nearest}
+        values.append({"axis": axis, "value": name, "status": STATUS[int(np.ravel(status)[0])], **named})
+    return {
+        "stack": stack_kind(job),
+        "model": model_kind(job),
+        "any": bool(of_kind),
+        "values": values,
+        "never_measured": [value["value"] for value in values if value["status"] == STATUS[NEVER]],
+    }
+
+
+def _degree_words(axis: str, plan: Plan) -> str:
+    """A degree as a page names it."""
+    words = f"{_WORDS.get(axis, axis)} {float(np.ravel(getattr(plan, axis))[0]):g}"
+    return f"{words} at {float(np.ravel(plan.seq_len)[0]):,.0f} tokens" if axis == "cp" else words
+
+
+def _nearest(ran: Sequence[Ran], axis: str, plan: Plan) -> str | None:
+    """A published run with a value, of a degree with the nearest one; None where no run of the kind has any."""
+    if not ran or not _is_degree(ran[0].value):
+        return ran[0].id if ran else None
+    value, length = (float(np.ravel(getattr(plan, name))[0]) for name in (axis, "seq_len"))
+
+    def distance(line: Ran) -> float:
+        return abs(float(np.log(float(line.value) / value))) + (abs(float(np.log(line.length / length))) if line.length else 0.0)
+
+    return min(ran, key=distance).id
+
+
+# --- ceilings
+
+
+def ceiling_of(group: Group) -> Ceiling | None:
+    """The highest measured utilisations on the device of a group, in its format and kind of model; None where no run had these."""
+    return read_ceilings().get((group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job)))
+
+
+def ceiling_data(group: Group, at: int) -> dict[str, Any] | None:
+    """The highest measured utilisations as plain data, and whether a row is above them."""
+    ceiling = ceiling_of(group)
+    if ceiling is None:
+        return None
+    mfu, hfu = (float(np.broadcast_to(group.throughput[name].value, group.index.shape)[at]) for name in ("mfu", "hfu"))
+    return {
+        "format": ceiling.format,
+        "model": ceiling.model,
+        "mfu": ceiling.mfu,
+        "run": ceiling.id,
+        "hfu": ceiling.hfu,
+        "hfu_run": ceiling.hfu_id,
+        "runs": ceiling.runs,
+        "above": bool(mfu > ceiling.mfu),
+        "hfu_above": bool(hfu > ceiling.hfu),
+    }
