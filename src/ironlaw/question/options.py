@@ -488,7 +488,8 @@ OPTIONS: dict[str, Option] = {
     "lora_sets": Option(whole, "sets of LoRA adapters in memory, of which one is trained (default: 1)", "N"),
     "lora_targets": Option(
         adapter_targets,
-        "layers with an adapter: attention, mlp, all, or of q, k, v, qkv, proj, fc1, gate, up, fc2, experts, router"
+        "layers with an adapter: attention, mlp, all, or of q, k, v, qkv, proj, fc1, gate, up, fc2, experts, router, shared_experts;"
+        " of latent attention q_down, q_up, kv_down, kv_up, mla_up"
         f" (default: {defaults.LORA_TARGETS})",
         "LIST",
     ),

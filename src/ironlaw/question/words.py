@@ -161,8 +161,14 @@ def overlap(value: Any, flag: str) -> frozenset[str]:
     return frozenset(names)
 
 
-TARGETS = ("attention", "mlp", "all", "qkv", "q", "k", "v", "proj", "fc1", "gate", "up", "fc2", "experts", "router")
-SPELLED = {"all-linear": "all", "o": "proj", "down": "fc2"}  # spellings of peft and torchtune
+TARGETS = (
+    "attention", "mlp", "all", "qkv", "q", "k", "v", "proj", "fc1", "gate", "up", "fc2", "experts", "router", "shared_experts",
+    "mla_up", "q_down", "q_up", "kv_down", "kv_up",
+)  # fmt: skip
+SPELLED = {  # spellings of peft and torchtune, and of DeepSeek's modules
+    "all-linear": "all", "o": "proj", "down": "fc2", "q_a": "q_down", "q_b": "q_up", "kv_a": "kv_down", "kv_a_proj_with_mqa": "kv_down",
+    "kv_b": "kv_up",
+}  # fmt: skip
 
 
 def adapter_targets(value: Any, flag: str) -> str:

@@ -136,11 +136,33 @@ def test_latent_attention_has_adapters_on_all_its_projections():
     assert trained(model="deepseek-v2-lite", gpus=8, ep=8, global_batch_size=8, lora_targets="attention") == 16 * 27 * ends
 
 
+V2_LITE = {"model": "deepseek-v2-lite", "gpus": 8, "ep": 8, "global_batch_size": 8}
+V3 = {"model": "deepseek-v3", "gpus": 64, "ep": 64, "global_batch_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "ends"),
+    [
+        (V2_LITE, "mla_up_proj", 27 * (512 + 16 * 256)),  # queries have no latent there
+        (V2_LITE, "kv_a_proj_with_mqa,kv_b_proj", 27 * ((2048 + 576) + (512 + 16 * 256))),
+        (V2_LITE, "shared_experts", 26 * ((2048 + 2 * 2816) + (2816 + 2048))),  # 2 of 1,408, in all layers but the first
+        (V3, "mla_up_proj", 61 * ((1536 + 128 * 192) + (512 + 128 * 256))),
+        (V3, "q_a_proj,linear_q_up_proj", 61 * ((7168 + 1536) + (1536 + 128 * 192))),
+        (V3, "shared_experts", 58 * ((7168 + 2 * 2048) + (2048 + 7168))),  # 3 dense layers have none
+    ],
+)
+def test_parts_of_latent_attention_and_shared_experts_have_adapters_of_their_own(model, asked, ends):
+    job = group(**model, lora_targets=asked).job
+    assert sum(kind.count * sum(layer_trained(job, kind)) for kind in kinds(job.model) if kind.place != "end") == 16 * ends
+
+
 @pytest.mark.parametrize(
     ("more", "error", "word"),
     [
         ({"lora_targets": "wq"}, UnknownNameError, "wq"),
         ({"lora_targets": "experts"}, QuestionError, "no experts"),
+        ({"lora_targets": "shared_experts"}, UnsupportedError, "has no shared_experts"),
+        ({"lora_targets": "mla_up_proj"}, UnsupportedError, "has no q_up"),
         ({"lora_targets": "qkv,q"}, QuestionError, "already contains q, k, v"),
         ({"lora_targets": "q", "model": "deepseek-v2-lite", "gpus": 8, "ep": 8, "global_batch_size": 8}, UnsupportedError, "use qkv"),
         ({"lora_targets": "gate", "model": "gpt-2-xl", "seq_len": 1024}, UnsupportedError, "use fc1"),

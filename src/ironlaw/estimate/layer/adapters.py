@@ -31,7 +31,13 @@ WHOLE = {
     "attention output": "proj", "state out": "proj", "mlp in": "fc1", "shared expert in": "fc1", "mlp out": "fc2",
     "shared expert out": "fc2",
 }  # fmt: skip
-GROUPS = {"attention": ("qkv", "proj"), "mlp": ("fc1", "fc2"), "all": ("qkv", "proj", "fc1", "fc2", "experts")}
+GROUPS = {
+    "attention": ("qkv", "proj"), "mlp": ("fc1", "fc2"), "all": ("qkv", "proj", "fc1", "fc2", "experts"), "mla_up": ("q_up", "kv_up"),
+}  # fmt: skip
+OF_LATENT = {  # products of latent attention, and of shared experts, by the names of their adapters
+    "query down": "q_down", "query up": "q_up", "key-value down": "kv_down", "key-value up": "kv_up", "shared expert in": "shared_experts",
+    "shared expert out": "shared_experts",
+}  # fmt: skip
 SLICES = {"qkv": ("q", "k", "v"), "fc1": ("gate", "up")}
 SCALED, ADDED = 4.0, 6.0  # bytes of a 2-byte element: read and written; two read and one written
 OPERATORS = 4.0  # kernels of a pass: two products, the scaling, the addition
@@ -60,12 +66,30 @@ def targets(asked: str, model: Model, framework: Framework) -> tuple[str, ...]:
             operators += [operator] if name == operator or kept_fused else SLICES[operator]
     if not model.num_experts and not {"experts", "router"}.isdisjoint(asked.split(",")):
         raise QuestionError(f"--lora-targets {asked}: {model.name} has no experts: leave experts and router out")
+    operators = _of_latent(asked, operators, model)
     for fused, parts in SLICES.items():
         if not set(parts).isdisjoint(operators) and fused in operators:
             raise QuestionError(f"--lora-targets {asked}: {fused} already contains {', '.join(parts)}: give {fused}, or its parts")
         if not set(parts).isdisjoint(operators) and not sliced(fused, model):
             raise UnsupportedError(f"--lora-targets {asked}: {model.name} has no {' or '.join(parts)} as a separate matrix: use {fused}")
     return tuple(dict.fromkeys(n for n in operators if model.num_experts or n != "experts"))
+
+
+def _of_latent(asked: str, operators: list[str], model: Model) -> list[str]:
+    """The operators that the model has of those in OF_LATENT; UnsupportedError where one that is named is missing.
+
+    Where queries have no latent, ``mla_up`` is the up-projection of keys and values alone.
+    """
+    has = {
+        "q_down": model.q_lora_rank, "q_up": model.q_lora_rank, "kv_down": model.kv_lora_rank, "kv_up": model.kv_lora_rank,
+        "shared_experts": model.shared_expert_intermediate_size,
+    }  # fmt: skip
+    missing = [name for name in operators if not has.get(name, True)]
+    named = asked.split(",")
+    for name in missing:
+        if name in named or not model.kv_lora_rank:
+            raise UnsupportedError(f"--lora-targets {asked}: {model.name} has no {name}: leave it out")
+    return [name for name in operators if name not in missing]
 
 
 def sliced(name: str, model: Model) -> bool:
@@ -80,7 +104,7 @@ def adapted(job: Job, s: Shapes, kind: Kind) -> Products:
     products: Products = {}
     for name, (m, n, k) in linear_shapes(job, s, kind).items():
         group = WHOLE.get(name, "")
-        if group in job.lora_targets or (name == "state in" and "q" in job.lora_targets):
+        if {group, OF_LATENT.get(name, group)} & set(job.lora_targets) or (name == "state in" and "q" in job.lora_targets):
             products[name] = (m, n, k)
         elif name == "query-key-value":
             parts = {"k": s.kv_heads * s.head_dim, "v": s.kv_heads * s.head_dim}

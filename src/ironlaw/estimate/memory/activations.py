@@ -79,8 +79,9 @@ def activations_beside_frozen(job: Job, plan: Plan, s: Shapes, kind: Kind) -> li
     (``LinearWithFrozenWeight``) and Transformer Engine (``ln_out if weight.requires_grad else None``).
     """
     model, e = job.model, job.precision.activation_bytes
-    inputs = float(kind.mixer.blocks > 0.0 and adapters.keeps_input(job, kind, "qkv", "q", "k", "v"))
-    into_mlp = adapters.keeps_input(job, kind, "fc1", "gate", "up", "router") if kind.has_mlp else False
+    inputs = float(kind.mixer.blocks > 0.0 and adapters.keeps_input(job, kind, "qkv", "q", "k", "v", "q_down", "kv_down"))
+    of_mlp = ("fc1", "gate", "up", "router", *(("shared_experts",) if kind.routed else ()))
+    into_mlp = adapters.keeps_input(job, kind, *of_mlp) if kind.has_mlp else False
     masks = 2.0 * float(model.dropout) / e  # one byte each, in elements
     kept = norms_of(model, kind) + masks + (inputs + float(into_mlp)) * (1.0 - plan.recompute_elementwise)
     middle = adapters.elements_kept(job, s, kind)
@@ -196,7 +197,7 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
     if model.moe_latent_size:  # before rows are sent to experts, and after they come back
         terms.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
-        shared = mlp_tensors(job, cheap_kept, input_share(casts.job_of_shared(job), kind, "fc2"))
+        shared = mlp_tensors(job, cheap_kept, input_share(casts.job_of_shared(job), kind, "fc2", "shared_experts"))
         terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp, shared))
     return terms
 
