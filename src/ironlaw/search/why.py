@@ -42,8 +42,8 @@ def step_terms(group: Group, at: int, open_layers: bool = True) -> dict[str, flo
 def difference(base: tuple[Group, int], other: tuple[Group, int]) -> list[dict[str, Any]]:
     """Seconds that ``other`` takes longer (above 0) or shorter than ``one``, largest first, and the rest: they sum to the difference.
 
-    A step has the terms of its slowest stage. Where the slowest stages differ, all layers of a kind are one term: they stand against
-    the ends of the pipeline, as layers that move from one stage to another do.
+    A step has the terms of its slowest stage. Where the slowest stages differ, all layers of a kind are one term: the stage with the
+    embedding or the loss has fewer layers, so parts of layers alone would not explain the difference.
     """
     same_stage = stage_name(*base) == stage_name(*other)
     first, second = (step_terms(*place, open_layers=same_stage) for place in (base, other))
