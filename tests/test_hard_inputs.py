@@ -164,6 +164,41 @@ def test_a_message_is_one_short_line_whatever_it_quotes():
     assert len(str(IronlawError("x" * 10**6))) == 2000 and str(IronlawError("x" * 10**6)).endswith("x" * 500)
 
 
+def test_nothing_that_a_file_says_steers_the_terminal(ask, tmp_path):
+    """Colours, titles of windows, deleted lines and text from right to left, from saved answers, records, tables and logs."""
+    strange = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r"
+    right = json.loads(ask("roofline", *"gpt-2 --on h100-sxm --gpus 8 --tp 1 --pp 1 --micro-batch-size 1 --json".split())[1])
+    for name, tree in (("right", right), ("strange", {**right, strange: [{strange: strange}]})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(tree), encoding="utf-8")
+    record = tmp_path / "c" / "grids" / "mine.toml"
+    record.parent.mkdir(parents=True)
+    shipped = (load.SHIPPED / "grids" / f"{load.names('grids')[0]}.toml").read_text(encoding="utf-8")
+    title = next(line for line in shipped.splitlines() if line.startswith("title"))
+    record.write_text(shipped.replace(title, f"title = {json.dumps(strange)}"), encoding="utf-8")
+    table = tmp_path / "q.csv"
+    table.write_bytes(f'id,model,on,gpus\n"{strange}",gpt-2,h100-sxm,8\n'.encode())
+    for words in (
+        ("diff", tmp_path / "right.json", tmp_path / "strange.json"),
+        ("catalog", "--catalog", tmp_path / "c", "show", "mine"),
+        ("catalog", "--catalog", tmp_path / "c", "list", "grids"),
+        ("estimate", "--rows", table),
+        ("estimate", "--rows", table, "--format", "csv"),
+    ):
+        status, out, err = ask(*words)
+        assert status in (0, 1) and "a?[2J?]0;t?" in out, (words, out, err)
+        assert not set("\x1b\x07\x9b\u202e\r") & set(out + err), words
+
+
+def test_a_number_of_a_saved_answer_larger_than_any_float_is_refused(ask, tmp_path):
+    right = ask("estimate", *"gpt-2 --on h100-sxm --gpus 8 --tp 1 --pp 1 --micro-batch-size 1 --json".split())[1]
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(right, encoding="utf-8")
+    for number in ("9" * 400, "-" + "9" * 4000, "1e400", "9" * 5000):
+        bad.write_text(right.replace('"step": {', '"step": {"x": ' + number + ",", 1), encoding="utf-8")
+        for words in (("diff", good, bad), ("diff", bad, good, "--json"), ("estimate", "--plan", bad), ("runs", "add", bad)):
+            refused(*ask(*words))
+
+
 def test_a_trace_may_name_its_devices_by_anything():
     listed = [{"id": 5, "name": ["x"]}, {"id": 6, "name": {"a": 1}}]
     assert _device({"deviceProperties": listed}, 7) == {}

@@ -154,7 +154,7 @@ def mutate_text(text: bytes, rng: random.Random, changes: int) -> bytes:
     return text
 
 
-def toml_of(table: dict[str, Any]) -> str:
+def toml_of(table: Any) -> str:
     """A table as TOML, where TOML can say it; a tree that it cannot say is written as JSON, which is an attack too."""
 
     def text(value: Any) -> str:
@@ -168,6 +168,8 @@ def toml_of(table: dict[str, Any]) -> str:
             return json.dumps(value)
         return json.dumps(str(value))
 
+    if not isinstance(table, dict):
+        return text(table)
     return "\n".join(f"{json.dumps(str(key))} = {text(value)}" for key, value in table.items()) + "\n"
 
 

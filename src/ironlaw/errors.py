@@ -16,10 +16,13 @@ An illegal row of a batch is not an exception: it is False in the column of a ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 MOST_CHARACTERS = 2000  # of a message; what is longer quotes a whole file
+STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"  # of a terminal: controls and directions of writing
+EMPHASIS = r"\x1b\[(?:0|1|2|31|32)m"  # of the pages: see ``report.terminal.Ink``
 
 
 def one_line(message: str) -> str:
@@ -31,6 +34,19 @@ def one_line(message: str) -> str:
     if len(message) > MOST_CHARACTERS:
         message = f"{message[: MOST_CHARACTERS - 505]} ... {message[-500:]}"
     return "".join(c if c.isprintable() else "?" for c in message.replace("\n", " "))
+
+
+def plain_text(text: str, emphasis: bool = False) -> str:
+    """Text of several lines without characters that steer a terminal; with ``emphasis`` it keeps that of the pages.
+
+    >>> plain_text("a\\x1b[31m\\nb\\x1b]0;title\\x07")
+    'a?[31m\\nb?]0;title?'
+    >>> plain_text("\\x1b[1mbold\\x1b[0m\\x1b[2J", emphasis=True)
+    '\\x1b[1mbold\\x1b[0m?[2J'
+    """
+    if not emphasis:
+        return re.sub(STEERING, "?", text)
+    return re.sub(f"({EMPHASIS})|{STEERING}", lambda found: found[1] or "?", text)
 
 
 class IronlawError(Exception):

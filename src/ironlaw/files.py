@@ -15,7 +15,8 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ SILENCE = 60.0  # s that a program may write nothing into its pipe
 _NO_SUCH_NAME = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 _KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of PowerShell
+_WIDE = re.compile(r"\d{309}|[eE]\+?\d{3}", re.ASCII)  # what a number larger than any float has
 _DESCRIPTOR = re.compile(r"/(?:proc/(self|\d+)|dev)/fd/(\d{1,6})", re.ASCII)
 _piped: dict[tuple[int, int], bytes] = {}  # what unnamed pipes gave: their bytes come once, and a file may be read twice
 
@@ -188,16 +190,37 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: not valid TOML: {_first_line(error)}") from None
 
 
-def read_json(path: str | Path, kind: str, limit: int, deepest: int = 64) -> Any:
-    """The values of a JSON file of at most ``limit`` bytes and ``deepest`` levels; InputError where it cannot be read or is not JSON."""
+def parse_json(text: str | bytes) -> Any:
+    """The values of a text in JSON; ValueError where it is not JSON, or where a number is larger than any float.
+
+    >>> parse_json("[1e400]")
+    Traceback (most recent call last):
+    ValueError: 1e400 is larger than any float
+    """
     import json
 
     def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is not a JSON number")
+        raise ValueError(f"{word} is not a number in JSON")
 
+    def bounded(read: Callable[[str], Any]) -> Callable[[str], Any]:
+        def number(word: str) -> Any:
+            if not isfinite(float(word)):
+                raise ValueError(f"{word if len(word) < 20 else f'a number of {len(word)} digits'} is larger than any float")
+            return read(word)
+
+        return number
+
+    text = text if isinstance(text, str) else text.decode(json.detect_encoding(text))
+    if _WIDE.search(text):
+        return json.loads(text, parse_constant=refuse, parse_int=bounded(int), parse_float=bounded(float))
+    return json.loads(text, parse_constant=refuse)
+
+
+def read_json(path: str | Path, kind: str, limit: int, deepest: int = 64) -> Any:
+    """The values of a JSON file of at most ``limit`` bytes and ``deepest`` levels; InputError where it cannot be read or is not JSON."""
     text = read_text(path, kind, limit)
     try:
-        tree = json.loads(text, parse_constant=refuse)
+        tree = parse_json(text)
     except RecursionError:
         raise InputError(f"{path}: nested deeper than {deepest} levels, not {kind}") from None
     except ValueError as error:  # not JSON, or a number of thousands of digits

@@ -176,7 +176,7 @@ def replaced(*path, value):
         ("{", 3, "not JSON"),
         ("[]", 3, "list of 0 answers"),
         ("7", 3, "not an answer"),
-        ('{"a": NaN}', 3, "NaN is not a JSON number"),
+        ('{"a": NaN}', 3, "NaN is not a number in JSON"),
         ("[" * 100_000, 3, "deeper"),
         ("[" * 70 + "]" * 70, 3, "deeper than 64"),
         ('{"plans": []}', 3, "found no plan"),

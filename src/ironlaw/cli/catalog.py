@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
@@ -14,8 +13,8 @@ from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Schema
 from ironlaw.cli.complete import complete_clouds, complete_every_record, complete_kinds
 from ironlaw.cli.help import AnswerCommand
-from ironlaw.cli.output import Form, read_form, tables_text
-from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.cli.output import Form, print_line, print_text, read_form, tables_text
+from ironlaw.errors import QuestionError, UnknownNameError, one_line
 from ironlaw.question.options import OPTIONS
 
 
@@ -46,11 +45,11 @@ def list_names(folders: tuple[str, ...], kind: str | None, as_json: bool, how: s
         return _list_kind(kind, folders, form)
     names = {k: load.names(k, folders) for k in KINDS}
     if form.name == "json":
-        sys.stdout.write(json.dumps(names, indent=1) + "\n")
+        print_text(json.dumps(names, indent=1) + "\n")
     elif form.name == "table":
         for name, members in names.items():
-            click.echo(f"{name} ({len(members)})")
-            click.echo(click.wrap_text(", ".join(members), 110, "  ", "  "))
+            print_line(f"{name} ({len(members)})")
+            print_line(click.wrap_text(", ".join(members), 110, "  ", "  "))
     else:
         rows = [{"kind": k, "name": name} for k, members in names.items() for name in members]
         _print_rows("names", rows, form)
@@ -66,12 +65,12 @@ def _list_kind(kind: str, folders: tuple[str, ...], form: Form) -> int:
         codes = _list_codes(kind, folders)
         rows = [{"name": name, "is": load.record(kind, name, folders).title + codes.get(name, "")} for name in load.names(kind, folders)]
     if form.name == "json":
-        sys.stdout.write(json.dumps({kind: [row["name"] for row in rows]}, indent=1) + "\n")
+        print_text(json.dumps({kind: [row["name"] for row in rows]}, indent=1) + "\n")
     elif form.name == "table":
-        click.echo(f"{kind} ({len(rows)})")
+        print_line(f"{kind} ({len(rows)})")
         width = max((len(row["name"]) for row in rows), default=0)
         for row in rows:
-            click.echo(f"  {row['name']:<{width}}  {row['is']}".rstrip())
+            print_line(f"  {row['name']:<{width}}  {row['is']}".rstrip())
     else:
         _print_rows(kind, rows, form)
     return 0
@@ -90,7 +89,7 @@ def _print_rows(name: str, rows: list[dict[str, str]], form: Form) -> None:
     from ironlaw.questions.answer import Answer
     from ironlaw.report.tables import rows_table
 
-    sys.stdout.write(tables_text(Answer(f"Catalogue: {name}", (), [rows_table(name, name, rows)]), form) + "\n")
+    print_text(tables_text(Answer(f"Catalogue: {name}", (), [rows_table(name, name, rows)]), form) + "\n")
 
 
 def _options() -> list[dict[str, str]]:
@@ -148,12 +147,12 @@ def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool, h
     if not records:
         raise UnknownNameError("record", name, [n for k in ([kind] if kind else KINDS) for n in load.names(k, folders)])
     if form.name == "json":
-        sys.stdout.write(json.dumps({k: _plain_data(record) for k, record in records}, indent=1) + "\n")
+        print_text(json.dumps({k: _plain_data(record) for k, record in records}, indent=1) + "\n")
         return 0
     for k, record in records:
-        click.echo(f"{load.SINGULAR[k]} {record.name}: {record.title}")
+        print_line(f"{load.SINGULAR[k]} {record.name}: {record.title}")
         for line in _describe(record, "  "):
-            click.echo(line)
+            print_line(line)
     return 0
 
 
@@ -234,12 +233,12 @@ def list_clouds(folders: tuple[str, ...], cloud: str | None, as_json: bool, how:
         Column("usd_per_hour", "USD/h of one", "USD"), Column("priced", "price of"), Column("missing", "what is missing"),
     )  # fmt: skip
     if form.name == "json":
-        sys.stdout.write(json_text({"instances": rows}) + "\n")
+        print_text(json_text({"instances": rows}) + "\n")
         return 0
     known = sum(row["node"] is not None for row in rows)
     headline = [f"{known} of {len(rows)} instance types have a node record; --node takes their names"]
     answer = Answer("What clouds rent for training", headline, [Table("instances", "Instance types", filled_columns(columns, rows), rows)])
-    sys.stdout.write((answer_page(answer) if form.name == "table" else tables_text(answer, form)) + "\n")
+    print_text((answer_page(answer) if form.name == "table" else tables_text(answer, form)) + "\n")
     return 0
 
 
@@ -259,13 +258,13 @@ def check(folders: tuple[str, ...], stale_after: str, strict: bool) -> int:
         counts = [count_problem(load.record("models", name, folders)) for name in load.names("models", folders)]
         problems = [f"models: {problem}" for problem in counts if problem]
     for problem in problems:
-        click.echo(problem)
+        print_line(one_line(problem))
     days = units.parse_count(stale_after.strip().removesuffix("days").removesuffix("d"), "--stale-after")
     stale = [] if problems else stale_prices(days, date.today().isoformat(), folders)
     for line in stale:
-        click.echo(f"stale: {line}")
+        print_line(one_line(f"stale: {line}"))
     records = sum(len(load.names(k, folders)) for k in KINDS)
-    click.echo(
+    print_line(
         f"{records} records, {len(problems)} problems, {len(unverified(folders))} sources cited from memory, not yet checked,"
         f" {len(stale)} groups of prices older than {days:g} days"
     )

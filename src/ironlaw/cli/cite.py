@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
-from ironlaw.cli.output import json_text
+from ironlaw.cli.output import json_text, print_text
 
 
 def cite_flag() -> click.Option:
@@ -20,10 +19,10 @@ def write_cited(answer: Any, data: Any = None) -> None:
     """Write the sources of an answer as BibTeX; with ``data``, write it as JSON with the list of its sources."""
     citations = answer.citations()
     if data is None:
-        sys.stdout.write(f"{citations.bibtex()}\n" if citations else "")
+        print_text(f"{citations.bibtex()}\n" if citations else "")
         return
     if isinstance(data, dict):
         cited: Any = {**data, "citations": citations.data()}
     else:  # rows of an estimate
         cited = [{**row, "citations": answer[i].citations().data()} for i, row in enumerate(data)]
-    sys.stdout.write(json_text(cited) + "\n")
+    print_text(json_text(cited) + "\n")

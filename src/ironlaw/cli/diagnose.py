@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import complete_files
 from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
+from ironlaw.cli.output import json_text, print_note, print_text, read_form, tables_text, wants_colour
 from ironlaw.question.options import OPTIONS, TOKENS_PER_SECOND, Option
 
 _EXAMPLES = """
@@ -116,7 +115,7 @@ def command(
         text = brief_page(text) if short else text
     else:
         text = tables_text(data_answer("Diagnosis", data, _TABLES), form)
-    sys.stdout.write(text + "\n")
+    print_text(text + "\n")
     return diagnosis.exit_status
 
 
@@ -139,7 +138,7 @@ def _store(data: dict[str, Any], label: str | None, store: str | None) -> None:
     from ironlaw.measure.runs.store import save_run
 
     run = save_run(data, label, store)
-    click.echo(f"ironlaw: stored as {run.id}" + (f" ({label})" if label else ""), err=True)
+    print_note(f"stored as {run.id}" + (f" ({label})" if label else ""))
 
 
 _MODEL = Option(OPTIONS["model"].read, "the model of the run; compares the run with its estimate", "MODEL")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +12,8 @@ from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
-from ironlaw.errors import PlanError, QuestionError
+from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
+from ironlaw.errors import PlanError, QuestionError, one_line
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.readers import columns_of
 
@@ -112,7 +111,7 @@ def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None
     ranks = int(whole(flags["gpus"], "--gpus")) if "gpus" in flags and not isinstance(flags["gpus"], list) else None
     launched = readers.read_launch_file(path, ranks, flags.get("on"))
     for rule in launched[1] if launched else ():
-        click.echo(f"ironlaw: {path.name}: {rule}", err=True)
+        print_note(f"{path.name}: {rule}")
     return launched[0] if launched else None
 
 
@@ -161,7 +160,7 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     if form.cite:
         write_cited(estimate, data if form.name == "json" else None)
         return max(row_status(estimate, i) for i in range(estimate.rows))
-    sys.stdout.write(text + "\n")
+    print_text(text + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
 
@@ -199,7 +198,7 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], fo
         raise QuestionError("--explain does not go with --rows: ask about one row")
     rows = read_table(path)
     for word in strange_headers(rows, folders):
-        click.echo(f"ironlaw: {word}", err=True)
+        print_note(word)
     status, separator, table = 0, "[\n ", []
     for item in answer_rows(path, flags, folders, rows):
         if item.estimate is None:
@@ -213,20 +212,20 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], fo
             text = row_line(item.estimate, item.index) if form.name == "table" else ""
         if form.name == "json":  # written as they come: ten thousand rows, each with its tree, do not fit into memory
             row = json_text({"id": item.label, "line": item.line, **data})
-            sys.stdout.write(separator + row.replace("\n", "\n "))
+            print_text(separator + row.replace("\n", "\n "))
             separator = ",\n "
         elif form.name == "table":
-            click.echo(f"{item.label:<22} {text}")
+            print_line(one_line(f"{item.label:<22} {text}"))
         else:
             table.append({"id": item.label, "line": item.line, "error": data.pop("error", {}).get("message"), **data})
     if form.name == "json":
-        sys.stdout.write("\n]\n")
+        print_text("\n]\n")
     elif form.name != "table":
         from ironlaw.questions.answer import Answer
         from ironlaw.report.tables import rows_table
 
         answers = rows_table("estimates", "Estimates", table)
-        sys.stdout.write(tables_text(Answer(f"Estimates of {path.name}", (), [answers]), form) + "\n")
+        print_text(tables_text(Answer(f"Estimates of {path.name}", (), [answers]), form) + "\n")
     return status
 
 

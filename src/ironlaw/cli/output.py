@@ -6,7 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ironlaw.errors import QuestionError, UnknownNameError
+import click
+
+from ironlaw.errors import QuestionError, UnknownNameError, one_line, plain_text
 
 if TYPE_CHECKING:
     from ironlaw.questions.answer import Answer
@@ -57,6 +59,21 @@ def tables_text(answer: Answer, form: Form) -> str:
 def wants_colour() -> bool:
     """Colour on a terminal, unless NO_COLOR is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_text(text: str) -> None:
+    """Write text to standard output without what steers a terminal, whatever files it quotes; on a terminal with the emphasis of pages."""
+    sys.stdout.write(plain_text(text, wants_colour()))
+
+
+def print_line(text: str) -> None:
+    """Write a line to standard output, as ``print_text``."""
+    print_text(text + "\n")
+
+
+def print_note(message: str) -> None:
+    """Write a line beside the answer, to standard error."""
+    click.echo(f"ironlaw: {one_line(message)}", err=True)
 
 
 def json_text(data: Any) -> str:

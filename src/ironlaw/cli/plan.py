@@ -13,7 +13,7 @@ from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import Form, json_text, read_form, tables_text, wants_colour
+from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
 from ironlaw.errors import QuestionError, import_extra
 from ironlaw.files import check_output, write_file
 from ironlaw.question.options import OPTIONS
@@ -108,15 +108,15 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
     if form.cite:
         write_cited(result, data if form.name == "json" else None)
     elif form.name == "json":
-        sys.stdout.write(json_text(data) + "\n")
+        print_text(json_text(data) + "\n")
     elif explained:
-        sys.stdout.write(explained + "\n")
+        print_text(explained + "\n")
     elif form.name != "table":
-        sys.stdout.write(tables_text(_tables(data, plan_table(data)), form) + "\n")
+        print_text(tables_text(_tables(data, plan_table(data)), form) + "\n")
     elif not tables:
-        sys.stdout.write(_page(result, data, form))
+        print_text(_page(result, data, form))
     elif not data["plans"]:
-        click.echo("ironlaw: no plan meets the question; run it without --csv and --parquet to see why", err=True)
+        print_note("no plan meets the question; run it without --csv and --parquet to see why")
     if data["plans"]:
         return 0
     return 1 if data["space"]["legal"] or result.partial else 2
@@ -196,7 +196,7 @@ def write_csv(rows: list[dict[str, Any]], name: str) -> None:
         writer.writeheader()
         writer.writerows(rows)
     if name == "-":
-        sys.stdout.write(text.getvalue())
+        print_text(text.getvalue())
         return
     write_file(name, text.getvalue().encode(), "--csv")
 
@@ -221,17 +221,17 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
     if as_json:
         from ironlaw.estimate.as_data import common_keys
 
-        sys.stdout.write(json_text({**common_keys([], [], folders), **data}) + "\n")
+        print_text(json_text({**common_keys([], [], folders), **data}) + "\n")
         return 0
-    click.echo(f"{data['title']}")
+    print_line(f"{data['title']}")
     for axis, row in data["axes"].items():
-        click.echo(f"  {axis:<22}{row['size'] if row['size'] is not None else '-':>5}  {', '.join(short(v) for v in row['values'])}")
-    click.echo(f"  not searched: {', '.join(data['not_searched'])}")
+        print_line(f"  {axis:<22}{row['size'] if row['size'] is not None else '-':>5}  {', '.join(short(v) for v in row['values'])}")
+    print_line(f"  not searched: {', '.join(data['not_searched'])}")
     for rule in data["forbidden"]:
-        click.echo(f"  forbidden: {rule}")
+        print_line(f"  forbidden: {rule}")
     for row in data["settings"]:
-        click.echo(f"{row['gpus']:>9,.0f} x {row['accelerator']:<18}{row['rows']:>10,} meshes, at most {row['choices']:,} choices each")
-    click.echo(f"total: {data['rows']:,} meshes, at most {data['most_plans']:,} plans")
+        print_line(f"{row['gpus']:>9,.0f} x {row['accelerator']:<18}{row['rows']:>10,} meshes, at most {row['choices']:,} choices each")
+    print_line(f"total: {data['rows']:,} meshes, at most {data['most_plans']:,} plans")
     return 0
 
 

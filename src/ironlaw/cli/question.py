@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from ironlaw.cli.cite import write_cited
 from ironlaw.cli.complete import completer_of
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
-from ironlaw.cli.output import json_text, read_form, tables_text, wants_colour
+from ironlaw.cli.output import json_text, print_text, read_form, tables_text, wants_colour
 from ironlaw.question.options import Option
 
 
@@ -53,7 +52,7 @@ def question_command(
             text = brief_page(text) if short else text
         else:
             text = tables_text(answer, form)
-        sys.stdout.write(text + "\n")
+        print_text(text + "\n")
         return answer.exit_status
 
     params: list[click.Parameter] = [

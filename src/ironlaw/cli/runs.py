@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from ironlaw.cli.help import AnswerCommand
-from ironlaw.cli.output import Form, read_form, tables_text, wants_colour
+from ironlaw.cli.output import Form, print_note, print_text, read_form, tables_text, wants_colour
 from ironlaw.files import check_output, write_file
 
 _EXAMPLES = """
@@ -52,7 +51,7 @@ def _print(form: Form, data: dict[str, Any], page: Callable[..., str]) -> None:
         from ironlaw.report.tables import data_answer
 
         text = tables_text(data_answer("Stored runs", data, _TABLES), form)
-    sys.stdout.write(text + "\n")
+    print_text(text + "\n")
 
 
 _TABLES = {  # by their place in the JSON
@@ -159,10 +158,10 @@ def export(run: str, redact: bool, names: tuple[str, ...], output: str | None, s
         check_output(output, "--output")
     text = json.dumps(export_run(run, store, redact, names), indent=1, allow_nan=False) + "\n"
     if output is None:
-        sys.stdout.write(text)
+        print_text(text)
         return 0
     write_file(output, text.encode(), "--output")
-    click.echo(f"ironlaw: wrote {output}{'; names are hashed: read the file before you send it' if redact else ''}", err=True)
+    print_note(f"wrote {output}{'; names are hashed: read the file before you send it' if redact else ''}")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 
 from ironlaw.cli.flags import catalog_flag, form_flags
 from ironlaw.cli.help import AnswerCommand
-from ironlaw.cli.output import Form, read_form, tables_text
+from ironlaw.cli.output import Form, print_note, print_text, read_form, tables_text
 from ironlaw.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def command(
     if (mine or runs) and form.name == "table":
         skipped = [f"line {row.line} ({row.id}): {row.reason}" for row in scores.held_out.skipped]
         for line in (*skipped, *far_apart(scores.held_out)):
-            click.echo(f"ironlaw: {line}", err=True)
+            print_note(line)
     return 0 if scores.held_out.prepared.runs else 1
 
 
@@ -143,7 +142,7 @@ def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: F
     else:
         text = validation.text(scores, by)
         text = brief_page(text) if form.short else text + _generic(scores)
-    sys.stdout.write(text + "\n")
+    print_text(text + "\n")
 
 
 _TABLES = {"groups": "Groups", "predictions": "Predictions", "skipped_rows": "Rows that are not scored"}
@@ -162,11 +161,11 @@ def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
             "schema_version": fits.SCHEMA_VERSION,
             "fits": {**fits.summary(rows), "odds": odds.odds(rows)},
         }
-        sys.stdout.write(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
+        print_text(json.dumps(data, indent=1, allow_nan=False, default=float) + "\n")
     else:
         from ironlaw.report import fits as report
 
-        sys.stdout.write(report.text(rows) + "\n")
+        print_text(report.text(rows) + "\n")
     return 0 if any(row.probability is not None for row in rows) else 1
 
 
@@ -190,9 +189,9 @@ def _predictions(given: Path, path: Path, by: str, folders: tuple[str, ...], as_
     read = others.read_predictions(given, {cells.get("id", "") for _, cells in read_table(path)} - {""})
     compared = others.compare(read, session.validate(path, folders=folders).held_out, by)
     if as_json:
-        sys.stdout.write(json.dumps({"schema_version": others.SCHEMA_VERSION, **compared}, indent=1, allow_nan=False) + "\n")
+        print_text(json.dumps({"schema_version": others.SCHEMA_VERSION, **compared}, indent=1, allow_nan=False) + "\n")
     else:
-        sys.stdout.write(others.text(compared) + "\n")
+        print_text(others.text(compared) + "\n")
     return 0 if compared["scored"] else 1
 
 
@@ -221,9 +220,9 @@ def _plans(path: Path, folders: tuple[str, ...], as_json: bool, markdown: bool) 
         "orders": plans.orders(prepared, predicted),
     }
     if as_json:
-        sys.stdout.write(json.dumps(comparison, indent=1, allow_nan=False, default=sorted) + "\n")
+        print_text(json.dumps(comparison, indent=1, allow_nan=False, default=sorted) + "\n")
     else:
-        sys.stdout.write((report.markdown(comparison) if markdown else report.text(comparison)) + "\n")
+        print_text((report.markdown(comparison) if markdown else report.text(comparison)) + "\n")
     return 0 if rows else 1
 
 
@@ -256,7 +255,7 @@ def _write_correction(scores: Validation, path: Path, source: Path) -> None:
     there = correction.level(correction.places).factor
     times = f"{there.min():.3f}" if there.max() - there.min() < 0.0005 else f"{there.min():.3f} to {there.max():.3f}"
     count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
-    click.echo(f"ironlaw: wrote {path}: steps times {times} at these runs, less further away, from {count} of {source.name}", err=True)
+    print_note(f"wrote {path}: steps times {times} at these runs, less further away, from {count} of {source.name}")
 
 
 command.params += [*form_flags(), catalog_flag()]

@@ -15,6 +15,8 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate, answer_asked, evaluate_plans
 from ironlaw.estimate.as_data import number
+from ironlaw.estimate.bind.question import bind_question, with_batch
+from ironlaw.estimate.planner.possible import may_have_plan
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS, WEIGHTS_DTYPES
@@ -71,8 +73,11 @@ def _first(found: Iterator[Offer | None]) -> Iterator[Offer]:
 def _offer(estimate: Estimate, row: Row, options: Mapping[str, Any]) -> Offer | None:
     """The offer of a row with more options; None where it has no plan that fits, or cannot be asked."""
     assert estimate.asked is not None
+    asked = with_options(estimate.asked.replace(rows=(row,)), read_options(options))
     try:
-        found = answer_asked(with_options(estimate.asked.replace(rows=(row,)), read_options(options)), estimate.folders)
+        if not may_have_plan(with_batch(bind_question(asked, estimate.folders))):
+            return None
+        found = answer_asked(asked, estimate.folders)
     except IronlawError:
         return None
     return offer_of(found, options) if found.fits[0] else None

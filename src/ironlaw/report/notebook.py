@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import UnsupportedError
+from ironlaw.errors import UnsupportedError, plain_text
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.columns import estimate_columns
 from ironlaw.questions.answer import Answer, Column, Table
@@ -23,8 +23,8 @@ _PLAIN = Ink(False)
 
 
 def text(answer: Any) -> str:
-    """An answer as its first lines."""
-    return "\n".join(_lines(answer))
+    """An answer as its first lines, without what steers a terminal."""
+    return plain_text("\n".join(_lines(answer)))
 
 
 def _lines(answer: Any) -> Iterable[str]:

@@ -12,11 +12,12 @@ import ironlaw
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
-from ironlaw.estimate.planner import best
-from ironlaw.estimate.planner.best import ROUNDING, UNFIT, best_plan
+from ironlaw.estimate.planner import best, possible
+from ironlaw.estimate.planner.best import ROUNDING, UNFIT, best_plan, may_fit
 from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_least
 from ironlaw.estimate.planner.grid import Task, rooms, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
+from ironlaw.estimate.planner.possible import any_fits, has_plan, may_have_plan
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space
 from ironlaw.question.asked import asked_of
@@ -161,6 +162,23 @@ def test_no_plan_needs_less_memory_than_its_bound(seed, drawn_tasks):
     assert np.all(least > 0.0)
     assert np.all(least * (1.0 - ROUNDING) <= plans.device)
     assert np.median(least / plans.device) > 0.5
+
+
+@pytest.mark.parametrize("seed", SEEDS[:16])
+def test_what_bounds_of_memory_say_of_a_task_holds_for_its_plans(seed, drawn_tasks):
+    if seed in drawn_tasks:
+        task = drawn_tasks[seed]
+        fit = every_plan(task, fitting=True).seconds.size > 0
+        assert fit or not any_fits(task)
+        assert may_fit([task]) or not fit
+
+
+def test_where_bounds_tell_that_nothing_fits_no_plan_is_evaluated(monkeypatch):
+    """397 billion parameters have 6.3 TB of states, 8 H100 have 0.64 TB; all plans of four counts took 5 CPU seconds."""
+    monkeypatch.setattr(possible, "evaluate_cells", lambda *_: pytest.fail("a plan is evaluated"))
+    bound = with_batch(bind_question(asked_of({"model": "qwen-3.5-397b-a17b", "on": "h100-sxm", "gpus": 8.0})))
+    assert has_plan(bound) is False
+    assert not may_have_plan(bound)
 
 
 def every_plan_with_cell(task: Task) -> tuple[Plans, tuple[Any, ...]]:

@@ -708,7 +708,7 @@ def _with(**more):
         (b"{", "not JSON"),
         (b"[]", "[] is not an object"),
         (b'{"a": NaN}', "NaN"),
-        (b'{"a": 1e999}', "inf"),
+        (b'{"a": 1e999}', "larger than any float"),
         (b"[" * 100_000, "nested deeper"),
         (b'{"a": ' * 70 + b"1" + b"}" * 70, "nested deeper"),
         (b'{"schema_version": ' + b"9" * 5000 + b"}", "not JSON"),

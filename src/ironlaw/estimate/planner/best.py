@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.estimate.planner.bounds import BOUNDED, bounds_alike, memory_at_least, step_at_least
-from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Task, evaluate_cells, rooms, row_minimum, usable_choices
+from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Choices, Task, evaluate_cells, rooms, row_minimum, usable_choices
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
 
@@ -162,6 +162,20 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
         return None
     plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
     return _first_of_equals(plans, owners, UNFIT)
+
+
+def may_fit(tasks: Sequence[Task]) -> bool:
+    """False where no plan of some tasks fits: every row needs more memory at least than there is. True says nothing."""
+    distinct: list[Task] = []
+    for task in tasks:
+        if task.mesh.rows and not any(bounds_alike(task, other) for other in distinct):
+            distinct.append(task)
+    return any(np.any(least_memory(task, usable_choices(task, task.mesh.columns)) <= rooms(task)[-1]) for task in distinct)
+
+
+def least_memory(task: Task, choices: Choices) -> Any:
+    """Bytes that every plan of a row of a task needs at least, by row."""
+    return row_minimum(memory_at_least(task, np.arange(task.mesh.rows), choices)) * (1.0 - ROUNDING)
 
 
 def _first_of_equals(plans: list[Plans], owners: list[int], tier: int) -> Best | None:

@@ -10,7 +10,7 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
-from ironlaw.estimate.planner.best import UNFIT, best_plan
+from ironlaw.estimate.planner.best import UNFIT, best_plan, may_fit
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
@@ -71,7 +71,10 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
     found: dict[float, Choice] = {}
 
     def rate(batch: float, least: float) -> float:
-        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, batch / least if least else np.inf, rough)
+        first = found.get(batches[0])
+        fitting = first is not None and first.tier == UNFIT  # another batch is of use only where it fits
+        limit = batch / least if least else np.inf
+        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, limit, rough, fitting)
         if choice is None:
             return 0.0
         found[batch] = choice
@@ -97,16 +100,20 @@ def _without_plan(bound: Bound, row: Row) -> Choice:
     return Choice(close_by_rule(job, filled), _open_axes(bound, row, LAYOUT_AXES), {})
 
 
-def search_row(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf, rough: bool = False) -> Choice | None:
+def search_row(
+    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf, rough: bool = False, fitting: bool = False
+) -> Choice | None:
     """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds.
 
-    ``rough``: of the part of the space in which batches are compared.
+    ``rough``: of the part of the space in which batches are compared. ``fitting``: None also where bounds of memory say that no plan fits.
     """
     whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds, rough=rough)
-    best = best_plan(tasks, limit)
+    best = None if fitting and not may_fit(tasks) else best_plan(tasks, limit)
     if not bound.asked.framework and np.isinf(limit) and (best is None or best.tier == UNFIT):  # nothing else fits: what few run
-        variants, tasks, space = tasks_of_row(bound, row, whole, bounds, seldom=True)
-        best = best_plan(tasks, limit)
+        rare = tasks_of_row(bound, row, whole, bounds, seldom=True)
+        if not (fitting or (rough and best)) or may_fit(rare[1]):
+            variants, tasks, space = rare
+            best = best_plan(tasks, limit)
     if best is None:
         return None
     values = {name: column[0] for name, column in best.plan.columns.items()}

@@ -9,6 +9,7 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.planner.best import least_memory, may_fit
 from ironlaw.estimate.planner.choose import tasks_of_row
 from ironlaw.estimate.planner.grid import MOST_CELLS, Task, all_true, evaluate_cells, legal_masks, rooms, usable_choices
 from ironlaw.estimate.planner.place import place
@@ -21,27 +22,42 @@ ROWS = 256  # of one block: the leanest rows come first, so the first block ofte
 
 
 def has_plan(bound: Bound) -> bool | None:
-    """True where the first row of a question has a plan that fits, False where no legal plan fits, None where no plan is legal.
-
-    Where the question gives no batch, it is the first of the planner's that has a legal plan: how much memory a plan needs hardly
-    depends on it.
-    """
-    row = bound.asked.rows[0]
-    if is_given(with_implied(row, bound.asked.schedule), bound.model):
+    """True where the first row of a question has a plan that fits, False where no legal plan fits, None where no plan is legal."""
+    if _gives_plan(bound):
         placed = place(bound)[0]
         job, cluster = placed.bound.job(placed.framework), placed.bound.cluster
         if not np.all(legal(legality(job, placed.plan))):
             return None
         return bool(np.all(memory(job, cluster, placed.plan).fits))
-    space, bounds = read_space(bound.asked.space), {(): bound}
+    tasks = _first_tasks(bound)
+    return any_fits(tasks[0]) if tasks else None
+
+
+def may_have_plan(bound: Bound) -> bool:
+    """False where no plan of the first row of a question fits, found from lower bounds of memory alone. True says nothing."""
+    return _gives_plan(bound) or may_fit(_first_tasks(bound, seldom=not bound.asked.framework))
+
+
+def _gives_plan(bound: Bound) -> bool:
+    """True where the first row of a question leaves no axis of its plan open."""
+    return is_given(with_implied(bound.asked.rows[0], bound.asked.schedule), bound.model)
+
+
+def _first_tasks(bound: Bound, seldom: bool = False) -> list[Task]:
+    """The tasks of the first row of a question that have legal meshes.
+
+    Where the question gives no batch, it is the first of the planner's that has a legal plan: how much memory a plan needs hardly
+    depends on it.
+    """
+    row, space, bounds = bound.asked.rows[0], read_space(bound.asked.space), {(): bound}
     gpus, micro = row.gpus or 1.0, row.micro_batch_size or 1.0
     allowed = batch_range(bound, row)
     batches = [row.global_batch_size] if row.global_batch_size else allowed.to_try(gpus, micro)
     for batch in batches or [defaults.batch_of_ranks(gpus * micro, allowed.usual)]:
-        tasks = [task for task in tasks_of_row(bound, row._replace(global_batch_size=batch), space, bounds)[1] if task.mesh.rows]
+        tasks = [task for task in tasks_of_row(bound, row._replace(global_batch_size=batch), space, bounds, seldom)[1] if task.mesh.rows]
         if tasks:
-            return any_fits(tasks[0])
-    return None
+            return tasks
+    return []
 
 
 def _leanest(space: Space) -> Space:
@@ -52,14 +68,12 @@ def _leanest(space: Space) -> Space:
 
 
 def any_fits(task: Task) -> bool:
-    """True where a plan of a task fits; rows that split the model most come first."""
+    """True where a plan of a task fits; rows that need least come first, and rows of which no plan can fit are not evaluated."""
     task = task.replace(space=_leanest(task.space))
-    columns = task.mesh.columns
-    choices = usable_choices(task, columns)
-    split = columns["tp"] * columns["pp"] * columns["ep"] * columns["cp"] / columns["micro_batch_size"]
-    order = np.argsort(-split, kind="stable")
+    choices = usable_choices(task, task.mesh.columns)
     width = max(min(ROWS, MOST_CELLS // int(np.prod(choices.shape))), 1)
-    most = rooms(task)[-1]
+    most, least = rooms(task)[-1], least_memory(task, choices)
+    order = np.argsort(least, kind="stable")[: np.count_nonzero(least <= most)]
     for start in range(0, order.size, width):
         with np.errstate(all="ignore"):
             cells = evaluate_cells(task, order[start : start + width], choices)

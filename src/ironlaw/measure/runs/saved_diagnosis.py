@@ -18,7 +18,7 @@ from statistics import fmean, median
 from typing import Any
 
 from ironlaw.errors import InputError, quote
-from ironlaw.files import open_file
+from ironlaw.files import open_file, parse_json
 from ironlaw.measure.read.limits import blocks, open_bytes
 
 MOST_BYTES = 64 << 20  # of a diagnosis; 64 ranks and 1000 steps take a tenth of it
@@ -54,12 +54,8 @@ def read_diagnosis(path: str | Path) -> dict[str, Any]:
 
 def parse_object(data: bytes | str, where: str) -> dict[str, Any]:
     """Parse ``data`` as a JSON object; ``where`` names it in error messages."""
-
-    def constant(word: str) -> Any:
-        raise ValueError(f"{word} is not a JSON number")
-
     try:
-        tree = json.loads(data, parse_constant=constant)
+        tree = parse_json(data)
     except RecursionError:
         raise InputError(f"{where}: nested deeper than {MOST_DEPTH} levels; not a diagnosis") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an integer of thousands of digits

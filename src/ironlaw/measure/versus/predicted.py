@@ -5,7 +5,6 @@ One reader reads both. A saved file may come from anywhere, so its size, its dep
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError, PlanError, QuestionError, quote
 from ironlaw.estimate.saved import rename_rates
+from ironlaw.files import parse_json
 from ironlaw.measure.read.limits import open_bytes
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def read_saved_estimate(path: str | Path) -> Predicted:
     with open_bytes(path, LARGEST) as stream:
         text = stream.read()
     try:
-        estimate = json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
+        estimate = parse_json(text)
     except RecursionError:
         raise InputError(f"{path}: nested deeper than any estimate; give a file from ironlaw estimate --json") from None
     except UnicodeDecodeError as error:
@@ -109,10 +109,6 @@ def read_saved_estimate(path: str | Path) -> Predicted:
     if isinstance(estimate, list):
         raise InputError(f"{path}: a list of {len(estimate)} estimates; save only that of the measured run")
     return _read(estimate, str(path))
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is not a number in JSON")
 
 
 def _read(data: Any, where: str) -> Predicted:
