@@ -185,12 +185,12 @@ def replaced(*path, value):
         (replaced("asked", "plan", value=[1]), 3, "plan is [1], not a table"),
         (replaced("asked", "plan", "pp", value="two"), 2, "pp in b.json"),
         (replaced("asked", "plan", "pp", value=[1, 2]), 3, "must be one value"),
-        (replaced("asked", "plan", "pp", value=10**400), 2, "pp in b.json"),
+        (replaced("asked", "plan", "pp", value=10**300), 2, "pp in b.json"),
         (replaced("asked", "given", "bananas", value=1), 2, "unknown option 'bananas' in b.json"),
         (replaced("asked", "given", "on", value="x" * 5000), 3, "more than 4096 characters"),
         (replaced("step", "seconds", value="fast"), 3, "step.seconds is 'fast', not a number"),
         (replaced("step", "tree", "parts", value=[{"name": 1}]), 3, "without a name or parts"),
-        (replaced("step", "tree", "times", value=10**400), 3, "not a number"),
+        (replaced("step", "tree", "times", value=10**400), 3, "larger than any float"),
         (replaced("step", value={"tree": {"name": "step", "value": 1.0, "parts": []}}), 3, "step.seconds is missing"),
         (replaced("step", "tree", "parts", value=[{"name": "x", "parts": []}]), 3, "'x' has no value"),
         (replaced("records", "systems/default", value=3), 3, "records.systems/default"),
@@ -207,8 +207,8 @@ def test_a_file_that_is_no_answer_is_one_line(saved, tmp_path, ask, text, status
     assert says in err
 
 
-def test_a_number_of_four_hundred_digits_in_a_record_is_shown_short(saved, ask):
-    huge = saved("b", edit=lambda data: data["records"]["systems/default"].update(pue=10**400))
+def test_a_number_of_three_hundred_digits_in_a_record_is_shown_short(saved, ask):
+    huge = saved("b", edit=lambda data: data["records"]["systems/default"].update(pue=10**300))
     status, out, _ = ask("diff", saved("a"), huge)
     assert status == 1 and max(map(len, out.splitlines())) < 200
 
