@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironlaw.estimate.bands import likely_fastest
+from ironlaw.estimate.bands import likely_fastest, likely_ratio, winner_bias
 
 TIMES = st.lists(st.floats(0.1, 1000.0), min_size=1, max_size=6)
 WIDTHS = st.floats(0.02, 1.0)
@@ -47,3 +47,12 @@ def test_the_formula_is_the_share_of_draws_in_which_a_plan_is_the_fastest():
     own = np.random.default_rng(1).gumbel(scale=half / (2.0 * np.arctanh(coverage)), size=(200_000, 3))
     drawn = np.bincount(np.argmin(np.log(seconds) - own, axis=1), minlength=3) / len(own)
     assert likely_fastest(seconds, half, coverage) == pytest.approx(drawn, abs=0.005)
+    true = np.log(seconds) - own
+    lost = np.mean(true[:, 0] - true.min(axis=1))  # by running the plan that is predicted fastest
+    assert np.log1p(winner_bias(likely_fastest(seconds, half, coverage)[0], half, coverage)) == pytest.approx(lost, rel=0.02)
+
+
+def test_a_corrected_gain_keeps_its_sign_and_equal_plans_stay_equal():
+    assert likely_ratio(1.0, 0.77) == 1.0 and 1.0 < likely_ratio(1.2, 0.77) < 1.2 and 0.8 < likely_ratio(0.8, 0.77) < 1.0
+    assert likely_ratio(1.2, 0.77) * likely_ratio(1 / 1.2, 0.77) == pytest.approx(1.0)
+    assert winner_bias(1.0, 0.144, 0.8) == 0.0 < winner_bias(0.5, 0.144, 0.8) < winner_bias(0.1, 0.144, 0.8)

@@ -10,9 +10,11 @@ import pytest
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import answer
-from ironlaw.estimate.held import change_plan, differences, hold, plan_changes, results
+from ironlaw.estimate.held import change_plan, differences, hold, likely_faster, plan_changes, results
 from ironlaw.estimate.saved import read_answer
 from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.report.held import held_lines
+from ironlaw.report.terminal import Ink
 
 VALUES = {  # a few values of every option of an estimate, as a person writes them
     "model": ["llama-3-8b", "mixtral-8x7b", "hidden_size=1024,num_hidden_layers=8,num_attention_heads=16,vocab_size=32000"],
@@ -196,9 +198,22 @@ def test_the_page_says_what_was_held_and_both_differences(a, ask):
     at = lines.index("The plan of a.json, with recompute none to full")
     assert "-17.62 GiB" in next(line for line in lines[at:] if line.startswith("  plan held"))
     assert any(line.startswith("  plan chosen anew") for line in lines) == bool(plan_changes(hold(a, {"recompute": "full"})))
-    data = json.loads(ask("estimate", "--plan", a, "--recompute", "full", "--json")[1])["held"]
-    assert data["changed"] == {"recompute": ["none", "full"]} and data["reproduced"] is True
-    assert data["held"]["difference"]["bytes"] == data["held"]["results"]["bytes"] - data["before"]["results"]["bytes"]
+
+
+def test_the_gain_of_another_plan_is_said_as_measured_gains_were(tmp_path):
+    """Smaller than predicted, of the same sign; none where the tool would choose the same plan."""
+    path = tmp_path / "open.json"
+    path.write_text(
+        json.dumps(answer(read_options({"model": "llama-3-70b", "on": "h100-sxm", "gpus": 64, "global_batch_size": 128})).row(0))
+    )
+    held = hold(path, {"seq_len": 32768})
+    before, after = (results(estimate)["seconds"] for estimate in (held.after, held.anew))
+    assert plan_changes(held) and before != after
+    predicted = 1.0 - after / before
+    assert 0.0 < likely_faster(held) / predicted < 1.0
+    (line,) = [line for line in held_lines(held, Ink(False)) if "would choose another plan" in line]
+    assert f"likely {abs(likely_faster(held)):.1%} " in line and f"({abs(predicted):.1%} predicted)" in line
+    assert likely_faster(hold(path, {})) is None
 
 
 def test_an_answer_of_other_constants_is_told(a, ask):

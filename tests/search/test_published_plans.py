@@ -137,6 +137,29 @@ def test_the_spread_of_differences_that_ships_is_what_the_pairs_say(pairs):
     }
 
 
+def test_the_slope_of_gains_that_ships_is_what_the_pairs_of_known_precision_say(prepared):
+    known = plans.pairs_of(prepared, held_out_times(prepared, read_record()[0]), ())
+    shipped = load.record("bands", "default").gain_slope
+    assert shipped.value == pytest.approx(plans.slope(known), abs=0.005)
+    assert shipped.note == plans.slope_note(known)
+
+
+def test_a_claimed_gain_is_nearer_to_the_measured_one_with_the_slope_of_other_families(prepared):
+    """The claim for every pair: how much faster the plan predicted faster is, and how much faster it was measured to be."""
+    known = plans.pairs_of(prepared, held_out_times(prepared, read_record()[0]), ())
+    slopes = {family: plans.slope(known, without=family) for family in {pair.family for pair in known}}
+    measured = np.mean([pair.measured * np.sign(pair.predicted) for pair in known])
+    raw, corrected = (
+        np.mean([abs(pair.predicted) * factor(pair) for pair in known]) for factor in (lambda _: 1.0, lambda p: slopes[p.family])
+    )
+    assert abs(corrected - measured) < 0.25 * abs(raw - measured)
+    errors = [
+        np.mean([(pair.measured - factor(pair) * pair.predicted) ** 2 for pair in known])
+        for factor in (lambda _: 1.0, lambda p: slopes[p.family])
+    ]
+    assert errors[1] < errors[0]
+
+
 def test_the_error_of_a_difference_is_smaller_than_that_of_two_plans_apart():
     """Two errors as wide as the band of one, and independent, would differ by the root of two more than one."""
     record = load.record("bands", "default")

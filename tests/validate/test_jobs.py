@@ -9,7 +9,7 @@ import pytest
 from ironlaw.estimate.answer import answer, estimate
 from ironlaw.report.estimate import page
 from ironlaw.validate import jobs
-from ironlaw.validate.plans import PLAN, Pair
+from ironlaw.validate.plans import PLAN, Pair, slope
 from made_runs import GPT, ready
 
 ON_16 = {"gpus": "16"}
@@ -77,10 +77,10 @@ def test_figures_over_jobs(prepared, rows):
 def test_the_slope_is_that_of_what_is_measured_and_families_can_be_left_out():
     a = [Pair("a", "any", ["tp"], 0.7 * x, x) for x in (-0.2, 0.1, 0.3)]
     b = [Pair("b", "any", ["pp"], 0.2 * x, x) for x in (0.1, 0.4)]
-    assert jobs.slope(a) == pytest.approx(0.7) and jobs.slope([*a, *b], without="b") == pytest.approx(0.7)
-    assert 0.2 < jobs.slope([*a, *b]) < jobs.slope([*a, *a, *b]) < 0.7
-    assert jobs.slope([*a, *b], by_family=True) == pytest.approx(jobs.slope([*a, *a, *b], by_family=True))
-    assert jobs.slope([]) is None
+    assert slope(a) == pytest.approx(0.7) and slope([*a, *b], without="b") == pytest.approx(0.7)
+    assert 0.2 < slope([*a, *b]) < slope([*a, *a, *b]) < 0.7
+    assert slope([*a, *b], by_family=True) == pytest.approx(slope([*a, *a, *b], by_family=True))
+    assert slope([]) is None
 
 
 def test_the_verb_compares_the_jobs_of_a_table(table, ask):

@@ -533,6 +533,7 @@ class Bands(Record):
     memory_centre: dict[str, Sourced] = quantities("1", least=-10.0)  # median of log(measured / predicted), by the same names
     difference: dict[str, Sourced] = quantities("1")  # half-widths of log(ratio of two plans of one job, predicted / measured)
     told_apart: Sourced = quantity("1")  # least predicted difference of two plans of one job whose order is trusted
+    gain_slope: Sourced | None = quantity("1", required=False)  # measured over predicted log ratio of two plans of one job; absent: 1
 
 
 KINDS: dict[str, type] = {

@@ -10,6 +10,7 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option, asked_data
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.as_data import number
+from ironlaw.estimate.bands import gain_slope, likely_ratio
 from ironlaw.estimate.bind.batch import is_fine_tuning
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.saved import Saved, read_answer
@@ -162,6 +163,14 @@ def plan_changes(held: Held) -> dict[str, Change]:
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 
+def likely_faster(held: Held) -> float | None:
+    """How much less time the plan chosen anew takes than the held one by what was measured of predicted differences; None without both."""
+    seconds = [None if estimate is None else results(estimate)["seconds"] for estimate in (held.after, held.anew)]
+    if seconds[0] is None or seconds[1] is None or not plan_changes(held):
+        return None
+    return 1.0 - float(likely_ratio(seconds[1] / seconds[0], gain_slope(held.after.folders)))
+
+
 def results(estimate: Estimate) -> dict[str, float | None]:
     """Step time, memory, MFU, tokens per second, and the money of a run; None where there is none."""
     group, at = estimate.place_of(0)
@@ -202,6 +211,7 @@ def held_data(held: Held) -> dict[str, Any]:
         "before": {"plan": chosen_plan(held.before), "results": before},
         "held": entry(held.after),
         "anew": entry(held.anew),
+        "likely_faster": likely_faster(held),
         "another_plan": {name: list(pair) for name, pair in plan_changes(held).items()},
     }
 

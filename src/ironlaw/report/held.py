@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.held import Held, chosen_plan, differences, is_reproduced, plan_changes, results
+from ironlaw.estimate.held import Held, chosen_plan, differences, is_reproduced, likely_faster, plan_changes, results
 from ironlaw.report.terminal import Ink, short
 
 
@@ -26,7 +26,7 @@ def held_lines(held: Held, ink: Ink) -> Iterator[str]:
         rows.append((_row_name("plan chosen anew", held.anew), results(held.anew), before))
     yield from _table(rows, ink)
     if other:
-        yield f"  the tool would choose another plan: {_changes_words(other)}"
+        yield f"  the tool would choose another plan{_gain_words(held)}: {_changes_words(other)}"
     elif held.anew is None:
         yield f"  no plan can be chosen anew: {held.why_not}"
     else:
@@ -35,6 +35,16 @@ def held_lines(held: Held, ink: Ink) -> Iterator[str]:
         then, now = held.saved.data.get("calibration_version"), held.before.row(0)["calibration_version"]
         hint = f"; its constants were {short(then)}: --calibration-version" if then != now else "; ironlaw diff says what changed"
         yield f"{ink.bad('warning: ')}{name} has other numbers than this version and catalogue give; differences are against today's{hint}"
+
+
+def _gain_words(held: Held) -> str:
+    """The step that the plan chosen anew saves, by what was measured of predicted differences, and the prediction itself."""
+    likely = likely_faster(held)
+    before, after = (results(estimate)["seconds"] if estimate is not None else None for estimate in (held.after, held.anew))
+    if likely is None or not before or not after:
+        return ""
+    word = "less" if likely >= 0.0 else "more"
+    return f", likely {abs(likely):.1%} {word} time a step ({abs(1.0 - after / before):.1%} predicted)"
 
 
 def _batch_lines(held: Held) -> Iterator[str]:

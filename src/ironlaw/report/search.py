@@ -122,7 +122,7 @@ def _context_parallel(data: dict[str, Any]) -> Iterator[str]:
     line = f"cp {c['cp']} ({c['method']}): without it" if uses_cp else f"cp 1: with cp {c['other_cp'] or '> 1'}"
     if c["other_seconds"] is not None:
         longer = c["other_seconds"] / data["plans"][0]["step"]["seconds"] - 1.0
-        why = f"the fastest plan takes {longer:.1%} longer: {_terms(c['why'])}"
+        why = f"the fastest plan takes {_likely(longer, c['likely_longer'])}: {_terms(c['why'])}"
     elif c["leanest_bytes"] is not None:
         why = f"no plan fits: the smallest needs {c['leanest_bytes'] / 2**30:.1f} GiB of {c['capacity_bytes'] / 2**30:.1f} GiB"
     else:
@@ -138,13 +138,22 @@ def _slower(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
     longer = other["step"]["seconds"] / plan["step"]["seconds"] - 1.0
     step = f"{abs(longer):.1%} {'longer' if longer >= 0 else 'less'}"
     if goal == "time" and plan["plan"]["gpus"] == other["plan"]["gpus"]:
-        return f"the next, {_mesh(other)}, takes {step}"
+        return f"the next, {_mesh(other)}, takes {_likely(longer, other['likely_longer'])}"
     words = {"time": "time", "cost": "money", "energy": "energy", "carbon": "carbon", "gpus": "accelerators"}
     if plan["goal"]:
         more = f"{other['goal'] / plan['goal'] - 1.0:.1%} more"
     else:  # machines or power that cost nothing
         more = "more" if other["goal"] else "no more"
     return f"the next, {_mesh(other)}, takes {more} {words[goal]}, a step {step}"
+
+
+def _likely(longer: float, likely: float | None) -> str:
+    """How much longer a plan takes, by what was measured of predicted differences; the prediction itself in brackets."""
+
+    def words(share: float) -> str:
+        return f"{abs(share):.1%} {'longer' if share >= 0 else 'less'}"
+
+    return words(longer) if likely is None else f"likely {words(likely)} ({abs(longer):.1%} predicted)"
 
 
 def _usd(usd: float | None) -> str:
@@ -189,6 +198,8 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     several = len(data["question"]["on"]) > 1
     for number, plan in enumerate(data["plans"], 1):
         yield _plan_row(plan, number, several)
+    if data["winner_bias"]:
+        yield ink.dim(f"  picked as the fastest of many predictions, plan 1 may take up to {data['winner_bias']:.1%} longer than said")
     if data["simplest"]:
         yield ink.dim(f"  of the plans too close to rank, plan {data['simplest'] + 1} splits the model least")
 

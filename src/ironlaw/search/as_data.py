@@ -9,7 +9,7 @@ import numpy as np
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
-from ironlaw.estimate.bands import step_band, told_apart
+from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, step_band, told_apart, winner_bias
 from ironlaw.estimate.cautions import remedy_lines
 from ironlaw.estimate.planner.choose import Choice as Planned
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
@@ -22,7 +22,7 @@ from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult
 from ironlaw.search.fewer import one_less
 from ironlaw.search.misses import misses
-from ironlaw.search.near import near_entry, near_plans, probabilities, whole_as_int
+from ironlaw.search.near import comparable, near_entry, near_plans, probabilities, whole_as_int
 from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import compare_context_parallel, difference
@@ -52,6 +52,8 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "simplest": simplest(plans),
         "context_parallel": compare_context_parallel(result, choices[0]) if choices else None,
         "told_apart": told_apart(result.folders),
+        "gain_slope": gain_slope(result.folders),
+        "winner_bias": bias_of_best(plans, estimates),
         "near": near,
         "one_less": fewer,
         "pareto": [pareto_entry(choice, values) for choice, values in result.pareto()],
@@ -132,10 +134,32 @@ def plan_entries(
             if choice is faster
             else "",
             "fastest_probability": None,
+            **longer_data(choice, choices[0], result.folders),
             "band": step_band(places[i][0], places[i][1], choice.seconds),
         }
         for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))
     ]
+
+
+def longer_data(choice: Choice, best: Choice, folders: tuple[str, ...]) -> dict[str, float | None]:
+    """How much longer a plan's step is than the best plan's: as predicted, and by what was measured of predicted differences.
+
+    None for the best itself, and the second for a plan on other accelerators, another number of them or in another framework.
+    """
+    if choice is best:
+        return {"longer": None, "likely_longer": None}
+    ratio = choice.seconds / best.seconds
+    likely = likely_ratio(ratio, gain_slope(folders)) - 1.0 if comparable(choice.setting, best.setting) else None
+    return {"longer": ratio - 1.0, "likely_longer": None if likely is None else float(likely)}
+
+
+def bias_of_best(plans: list[dict[str, Any]], estimates: list[tuple[Estimate, int]]) -> float | None:
+    """How much longer than predicted the best plan may take for having been picked; None where its probability is not known."""
+    share = plans[0]["fastest_probability"] if plans else None
+    if share is None:
+        return None
+    width = difference_width(*estimates[0][0].place_of(estimates[0][1]))
+    return None if width is None else winner_bias(share, *width)
 
 
 def given_of(question: Question, choice: Choice) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.as_data import stage_name
+from ironlaw.estimate.bands import gain_slope, likely_ratio
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.search.answer import Choice, SearchResult, fastest_of_each_kind
@@ -86,6 +87,7 @@ def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, An
         "method": method_of(best) if uses_cp else None,
         "other_cp": int(opposite.values["cp"]) if opposite else None,
         "other_seconds": opposite.seconds if opposite else None,
+        "likely_longer": float(likely_ratio(opposite.seconds / best.seconds, gain_slope(result.folders)) - 1.0) if opposite else None,
         "why": why,
         "leanest_bytes": leanest,
         "capacity_bytes": best.setting.capacity,

@@ -20,7 +20,7 @@ from ironlaw.estimate.rules import broken
 from ironlaw.estimate.support import ceiling_data, support_data
 from ironlaw.terms import scalar
 from ironlaw.validate.fill import Apart
-from ironlaw.validate.plans import PLAN, Pair, jobs_of, pairs_of, plan_known
+from ironlaw.validate.plans import PLAN, jobs_of, pairs_of, plan_known, slope
 from ironlaw.validate.predict import Prepared, times
 
 LEAST_GPUS = 16  # of a job that is compared
@@ -164,25 +164,6 @@ def _losses(measured: Any, jobs: Sequence[Sequence[int]], predicted: Any) -> Ite
     for job in jobs:
         times_of_job = measured[list(job)]
         yield float(times_of_job[int(np.argmin(predicted[list(job)]))] / np.min(times_of_job) - 1.0)
-
-
-def slope(pairs: Sequence[Pair], by_family: bool = False, without: str = "") -> float | None:
-    """The slope of measured on predicted log ratios of pairs of plans of one job, through the origin: ``sum w x y / sum w x^2``.
-
-    ``by_family``: families weigh the same, ``w = 1 / pairs of the family``, else every pair does. ``without`` is a family to leave out.
-
-    >>> pair = Pair("a", "any", ["tp"], 0.1, 0.2)
-    >>> slope([pair, pair, pair._replace(family="b", measured=0.2)], by_family=True)
-    0.75
-    """
-    kept = [pair for pair in pairs if pair.family != without]
-    if not kept:
-        return None
-    families = [pair.family for pair in kept]
-    weights = np.array([1.0 / families.count(family) if by_family else 1.0 for family in families])
-    measured, predicted = (np.array([getattr(pair, name) for pair in kept]) for name in ("measured", "predicted"))
-    square = float(np.sum(weights * predicted**2))
-    return float(np.sum(weights * measured * predicted)) / square if square else None
 
 
 def _median(values: Any) -> float | None:

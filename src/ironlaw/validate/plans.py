@@ -239,6 +239,36 @@ def difference_spreads(pairs: Sequence[Pair], without: str = "") -> dict[str, tu
     return spreads
 
 
+def slope(pairs: Sequence[Pair], by_family: bool = False, without: str = "") -> float | None:
+    """The slope of measured on predicted log ratios of pairs of plans of one job, through the origin: ``sum w x y / sum w x^2``.
+
+    ``by_family``: families weigh the same, ``w = 1 / pairs of the family``, else every pair does. ``without`` is a family to leave out.
+
+    >>> pair = Pair("a", "any", ["tp"], 0.1, 0.2)
+    >>> slope([pair, pair, pair._replace(family="b", measured=0.2)], by_family=True)
+    0.75
+    """
+    kept = [pair for pair in pairs if pair.family != without]
+    if not kept:
+        return None
+    families = [pair.family for pair in kept]
+    weights = np.array([1.0 / families.count(family) if by_family else 1.0 for family in families])
+    measured, predicted = (np.array([getattr(pair, name) for pair in kept]) for name in ("measured", "predicted"))
+    square = float(np.sum(weights * predicted**2))
+    return float(np.sum(weights * measured * predicted)) / square if square else None
+
+
+def slope_note(pairs: Sequence[Pair]) -> str:
+    """The pairs behind a slope, and what it is with a family left out or with equal weights of families."""
+    families = list(dict.fromkeys(pair.family for pair in pairs))
+    behind = f"measured over predicted log ratio of two plans of one job: {len(pairs)} pairs of {len(families)} families"
+    without = [found for family in families if (found := slope(pairs, without=family)) is not None]
+    if not without:
+        return behind
+    alike = f"{slope(pairs, by_family=True):.2f} with equal weights of families"
+    return f"{behind}; {min(without):.2f} to {max(without):.2f} with one left out, {alike}"
+
+
 def likely_orders(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """How often pairs are in the predicted order, by the probability that the spread learned without their family gives that order."""
     bins: dict[float, list[tuple[float, bool]]] = {edge: [] for edge in LIKELY}

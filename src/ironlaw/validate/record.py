@@ -17,7 +17,7 @@ from ironlaw.estimate.evidence import Evidence, write_evidence
 from ironlaw.files import read_shipped, write_file
 from ironlaw.validate import own_runs, widths
 from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times, read_record
-from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, told_apart_note
+from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, slope, slope_note, told_apart_note
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
 from ironlaw.validate.score import headline, score
@@ -103,7 +103,7 @@ def write_fit(
         values = [v[c.name] for v in fit.held_out.values()]
         text = _replace_line(text, c, fit.values[c.name], min(values), max(values))
     write_file(systems, (_with_source(text, "fit", f"{_TITLE}; {int(rows.sum())} rows of {len(fit.held_out)} families")).encode())
-    write_bands(learned, memory, pairs_of(prepared, predicted))
+    write_bands(learned, memory, pairs_of(prepared, predicted), pairs_of(prepared, predicted, ()))
     write_evidence(learned.evidence)
     write_support(prepared)
 
@@ -119,7 +119,7 @@ def relearn_bands(prepared: Prepared, generic: Prepared, memory: dict[str, tuple
     learned = learn_bands(prepared, generic, fit)
     predicted = held_out_times(prepared, fit)
     write_file(record, (json.dumps({**table, **band_figures(prepared, predicted, learned)}, indent=1) + "\n").encode())
-    write_bands(learned, memory, pairs_of(prepared, predicted))
+    write_bands(learned, memory, pairs_of(prepared, predicted), pairs_of(prepared, predicted, ()))
     write_evidence(learned.evidence)
     write_support(prepared)
 
@@ -148,14 +148,21 @@ def _with_source(text: str, key: str, title: str) -> str:
     )
 
 
-def write_bands(learned: LearnedBands, memory: dict[str, tuple[float, float, int, int]], pairs: Sequence[Pair], path: Path = BANDS) -> None:
-    """Write the half-widths of bands, with the rows behind each."""
+def write_bands(
+    learned: LearnedBands,
+    memory: dict[str, tuple[float, float, int, int]],
+    pairs: Sequence[Pair],
+    known: Sequence[Pair],
+    path: Path = BANDS,
+) -> None:
+    """Write the half-widths of bands, with the rows behind each. ``known``: the pairs whose precision is stated, for the slope of gains."""
     shipped = load.record("bands", "default", ()).told_apart
     difference, note = difference_spreads(pairs), told_apart_note(pairs, shipped.value)
     lines = [
         'title = "Error bands from runs whose family was left out of the fit"\n',
         f'coverage = {{ value = "{COVERAGE}", source = "choice", note = "meant to hold for four runs in five of a family unseen" }}',
         f'told_apart = {{ value = "{shipped.text}", source = "pairs", note = "{note}" }}',
+        f'gain_slope = {{ value = "{slope(known):.2f}", source = "gains", note = "{slope_note(known)}" }}',
         "\n[width]",
         *(
             f'"{name}" = {{ value = "{learned.parts[name]:.4f}", source = "held-out", note = "half-width in log, times: {meaning}'
@@ -187,6 +194,7 @@ def write_bands(learned: LearnedBands, memory: dict[str, tuple[float, float, int
         ),
         "own-runs": ("Errors of a publisher's runs after a correction by one of them, publishers weighing the same", "measured"),
         "pairs": (shipped.source.title, shipped.source.grade),  # from pairs of plans, not fitted
+        "gains": ("ironlaw validate --plans: plans of one job, predicted without their family, by what was measured", "measured"),
         "memory": (
             "Device and reserved memory of published runs over its prediction (ironlaw validate --memory), families weighing the same",
             "measured",
