@@ -267,8 +267,30 @@ def options_page() -> str:
     ]
     for name, option in OPTIONS.items():
         lines.append(f"| `{name}` | {_cell(option.metavar)} | {'yes' if option.column else ''} | {_cell(option.help)} |")
+    lines += ["", *_decisions()]
     lines += ["", *_search_options()]
     return "\n".join(lines) + "\n"
+
+
+def _decisions() -> Iterator[str]:
+    """What a search does with every option that a question leaves open."""
+    from ironlaw.estimate.planner.rows import columns_of
+    from ironlaw.estimate.planner.space import read_space
+    from ironlaw.estimate.planner.unsearched import PLACES
+    from ironlaw.question.decisions import DECISIONS
+
+    space = read_space(None)
+    yield "## What a search varies"
+    yield ""
+    yield "Of the options that a question leaves open: the axes of the space that ships; what a page lists as *not searched*, under the name and"
+    yield "where it says; and what is no decision of a search, with the reason."
+    yield ""
+    yield "| option | searched | not searched: name on the page | where it is listed | why it is neither |"
+    yield "|---|---|---|---|---|"
+    for name, one in DECISIONS.items():
+        varied = "yes" if any(space.varies(axis) for axis in columns_of(name)) else ""
+        where = PLACES[one.where][1] if one.words else ""
+        yield f"| `{name}` | {'in part' if varied and one.partly else varied} | {one.words} | {where} | {one.settled} |"
 
 
 def _search_options() -> Iterator[str]:

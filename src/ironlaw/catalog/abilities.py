@@ -35,7 +35,7 @@ class Can(Schema):
     zero_with_pp: tuple[int, ...] = STAGES  # of these, those that run beside a pipeline
     hsdp: bool = True  # replicas of groups that shard (dp_replicate with dp_shard)
     count_embedding: bool = True  # embedding and loss count as layers where stages are split
-    recompute: tuple[str, ...] = ANY  # forms: none | selective | every (or a share) | full | segments
+    recompute: tuple[str, ...] = ANY  # forms: none | selective | every | share | full | segments
     offload: tuple[str, ...] = ANY
     overlap: tuple[str, ...] = ANY  # what it does by default (Framework.overlap) and what a recipe can turn on
     sp_with_experts: bool = False  # a mixture with tp runs with sequence parallelism alone

@@ -214,6 +214,7 @@ def write_parquet(rows: list[dict[str, Any]], path: str) -> None:
 
 def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> int:
     """Print the axes of a space and the number of meshes of each setting."""
+    from ironlaw.estimate.planner.unsearched import describe_unsearched
     from ironlaw.report.terminal import short
     from ironlaw.search.answer import describe_space
 
@@ -226,7 +227,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
     print_line(f"{data['title']}")
     for axis, row in data["axes"].items():
         print_line(f"  {axis:<22}{row['size'] if row['size'] is not None else '-':>5}  {', '.join(short(v) for v in row['values'])}")
-    print_line(f"  not searched: {', '.join(data['not_searched'])}")
+    print_line(f"  not searched: {describe_unsearched(data['not_searched'])}")
     for rule in data["forbidden"]:
         print_line(f"  forbidden: {rule}")
     for row in data["settings"]:

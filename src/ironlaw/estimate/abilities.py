@@ -21,7 +21,9 @@ from ironlaw.plan import RECOMPUTE, Plan, flags, plan_with, recompute_columns
 from ironlaw.question.asked import Asked, Row
 from ironlaw.question.defaults import CUDA_GRAPH, GRAPH_MODULES, OFFLOADS, OFFLOADS_WITH, OVERLAPS, PRECISIONS
 
-FORMS = ("none", "selective", "every", "full", "segments")  # of recomputation
+FORMS = ("none", "selective", "every", "share", "full", "segments")  # of recomputation
+_LEAST_SHARE = 1e-6  # of the layers
+_ROUNDING = 1e-9  # of a share that is one over a whole number
 
 
 class Facts(NamedTuple):
@@ -78,9 +80,16 @@ def _recomputes(form: str) -> Callable[[Can, Facts, Plan], Any]:
     return holds
 
 
+def _is_one_in_some(share: Any) -> Any:
+    """True where a share of the layers is one layer in K, with K whole."""
+    layers = 1.0 / np.maximum(share, _LEAST_SHARE)
+    return np.abs(layers - np.round(layers)) < _ROUNDING * layers
+
+
 FORM_HOLDS: dict[str, Callable[[Plan], Any]] = {
     "selective": lambda plan: (plan.recompute_attention + plan.recompute_linear + plan.recompute_elementwise) > 0.0,
-    "every": lambda plan: (plan.recompute_layers > 0.0) & (plan.recompute_layers < 1.0),
+    "every": lambda plan: (plan.recompute_layers > 0.0) & (plan.recompute_layers < 1.0) & _is_one_in_some(plan.recompute_layers),
+    "share": lambda plan: (plan.recompute_layers > 0.0) & (plan.recompute_layers < 1.0) & ~_is_one_in_some(plan.recompute_layers),
     "full": lambda plan: (plan.recompute_layers == 1.0) & (plan.recompute_segment == 1.0),
     "segments": lambda plan: plan.recompute_segment > 1.0,
 }
@@ -135,11 +144,11 @@ def _offloads(name: str) -> Callable[[Can, Facts, Plan], Any]:
 def form_of(how: str) -> str:
     """The form of a recompute option, as tables name it.
 
-    >>> form_of("every:2"), form_of("share:0.5"), form_of("selective:attention")
-    ('every', 'every', 'selective')
+    >>> form_of("every:2"), form_of("share:0.5"), form_of("share:0.75"), form_of("selective:attention")
+    ('every', 'every', 'share', 'selective')
     """
-    head = how.partition(":")[0]
-    return "every" if head == "share" else head
+    head, _, tail = how.partition(":")
+    return "every" if head == "share" and _is_one_in_some(float(tail)) else head
 
 
 def _flag(prefix: str, name: str) -> str:
@@ -252,6 +261,35 @@ def _sentence(framework: Framework, lacks: str, instead: str, other: str = "") -
 def _cited(framework: Framework) -> str:
     """The source of a stack's table in brackets: what its title names first."""
     return f" ({framework.able.source.title.partition(':')[0]})" if framework.able.source else ""
+
+
+def seldom_in(job: Job, plans: Plan, at: int, axes: Collection[str]) -> list[str]:
+    """What few people run on a stack of ``axes`` of the plan of row ``at``, as its table names it: an axis, or an axis with a value.
+
+    >>> from ironlaw.estimate.answer import answer
+    >>> group, at = answer({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 7, "zero": 3.0}).place_of(0)
+    >>> seldom_in(group.job, group.plan, at, ["zero"]), seldom_in(group.job, group.plan, at, ["tp"])
+    (['zero 3'], [])
+    """
+    values = {name: float(np.broadcast_to(getattr(plans, name), (plans.rows,))[at]) for name in Plan.fields}
+    return [
+        name for name in job.framework.able.seldom if _SET_BY.get(name, name.partition(" ")[0]) in axes and _has_seldom(name, job, values)
+    ]
+
+
+_SET_BY = {"hsdp": "dp_replicate"}  # axes that another axis sets
+
+
+def _has_seldom(name: str, job: Job, values: Mapping[str, float]) -> bool:
+    """True where a plan has what a row of ``seldom`` names."""
+    axis, _, value = name.partition(" ")
+    if name == "hsdp":
+        return values["dp_replicate"] > 1.0 and values["dp_shard"] > 1.0
+    if not value:
+        return values[axis] > 1.0
+    if _flag(axis, value) in values:
+        return values[_flag(axis, value)] > 0.0
+    return values["pp"] > 1.0 and job.schedule == value if axis == "schedule" else values[axis] == float(value)
 
 
 # --- questions

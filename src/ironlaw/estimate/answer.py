@@ -16,7 +16,7 @@ from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.batch import assume_batch
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, note_framework, with_batch
-from ironlaw.estimate.cautions import cautions, remedy_lines
+from ironlaw.estimate.cautions import cautions, remedy_lines, seldom_lines
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
@@ -335,6 +335,7 @@ def with_run(group: Group, bound: Bound) -> Group:
     warnings = [*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen)]
     if group.plan.rows == 1:
         plan, mfu = group.plan, group.throughput["mfu"]
+        warnings += seldom_lines(group.job, plan, 0, {*group.chosen[0], *group.variant})
         warnings += remedy_lines(group.remedies[0], *(scalar(column) for column in (plan.gpus, plan.global_batch_size, plan.seq_len, mfu)))
     return group.replace(run=run, assumptions=notes, warnings=tuple(warnings), asked=asked)
 

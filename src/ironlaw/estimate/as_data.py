@@ -97,11 +97,25 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "run": run_data(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
+        "not_searched": list(unsearched_data(group, at)),
         "placement": placement_data(group, at),
         "sources": sources(group),
         "asked": asked_data(group, at),
         "records": records_data(group),
     }
+
+
+def unsearched_data(group: Group, at: int) -> tuple[str, ...]:
+    """The options that the search for the plan of a row left as they are; none where the plan was given."""
+    from ironlaw.estimate.planner.rows import LAYOUT
+    from ironlaw.estimate.planner.space import read_space
+    from ironlaw.estimate.planner.unsearched import unsearched
+
+    if group.asked is None or not {*LAYOUT} & {*group.chosen[at]}:
+        return ()
+    axes = ("pp", "cp", "ep", "seq_len", "offload_optimizer", "offload_activations")
+    plan = {**{axis: number(getattr(group.plan, axis), at) for axis in axes}, "recompute": group.recompute[at]}
+    return unsearched(read_space(group.asked.space), group.job, group.cluster, group.asked.given, plan)
 
 
 def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
@@ -126,6 +140,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
         *([unbanded] if unbanded else []),
         *_ceiling_warning(group, at),
+        *_seldom_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),
         *_paging_warning(group, at),
@@ -149,6 +164,13 @@ def _ceiling_warning(group: Group, at: int) -> list[str]:
     where = f"{ceiling['format']} on {group.cluster.accelerator.name}, {ceiling['model']}"
     said = number(group.throughput[name].value, at)
     return [f"{what} {said:.1%} is above the highest that a published run measured in {where}: {ceiling[name]:.1%} ({run}, {of})"]
+
+
+def _seldom_warning(group: Group, at: int) -> list[str]:
+    """Name what few people run of a chosen plan; a question of one row has it among its warnings (``answer.with_run``)."""
+    from ironlaw.estimate.cautions import seldom_lines
+
+    return seldom_lines(group.job, group.plan, at, {*group.chosen[at], *group.variant}) if group.plan.rows > 1 else []
 
 
 def _offload_warning(group: Group, at: int) -> list[str]:

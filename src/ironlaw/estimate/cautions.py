@@ -7,10 +7,12 @@ from collections.abc import Collection
 from ironlaw import __version__, units
 from ironlaw.catalog import load
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.abilities import seldom_in
 from ironlaw.estimate.bind.batch import in_words
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS
 from ironlaw.estimate.planner.remedies import Remedies
 from ironlaw.job import Job
+from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
 
@@ -121,6 +123,14 @@ def _longest_sequence(asked: Asked) -> float:
 def _is_one(asked: Asked, axis: str) -> bool:
     """True where the axis is 1 in every row, and not left open."""
     return all(getattr(row, axis) == 1.0 for row in asked.rows)
+
+
+def seldom_lines(job: Job, plans: Plan, at: int, chosen: Collection[str]) -> list[str]:
+    """What few people run on the stack of a job, of the ``chosen`` axes of the plan of row ``at``: it is tried where nothing else fits."""
+    names = seldom_in(job, plans, at, chosen)
+    if not names:
+        return []
+    return [f"few people run {' and '.join(names)} on {job.framework.name}: it was tried because no other plan fits these accelerators"]
 
 
 def remedy_lines(remedies: Remedies, gpus: float, batch: float, seq_len: float, mfu: float) -> list[str]:

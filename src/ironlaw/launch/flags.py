@@ -17,6 +17,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
 from ironlaw.frozen import Frozen
 from ironlaw.launch.megatron.patterns import stage_flags
+from ironlaw.plan import recompute_columns
 
 NOTE = "not in the flags"
 
@@ -157,8 +158,9 @@ def _write_megatron_kernels(plan: Mapping[str, Any]) -> Iterator[str]:
     how = plan["recompute"]
     if how == "full":
         yield "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-    elif how.startswith("every:"):
-        count = max(round(plan["layers"] / (plan.get("pp", 1) * plan.get("vpp", 1)) / int(how[6:])), 1)
+    elif how.startswith(("every:", "share:")):
+        share = recompute_columns(how, ())[0]
+        count = max(round(plan["layers"] / (plan.get("pp", 1) * plan.get("vpp", 1)) * share), 1)
         yield f"--recompute-granularity full --recompute-method block --recompute-num-layers {count}"
     elif how.startswith("selective"):
         operators = how.partition(":")[2].split(",") if ":" in how else ["attention"]
@@ -183,8 +185,6 @@ def _megatron_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
     """What the arguments of Megatron-LM do not say."""
     if plan["optimizer"] not in MEGATRON_OPTIMIZERS:
         yield f"optimizer {plan['optimizer']}"
-    if plan["recompute"].startswith("share:"):
-        yield f"recompute {plan['recompute']}: set --recompute-method block and its number of layers"
     yield from _common_unsaid(plan)
 
 

@@ -20,6 +20,7 @@ from ironlaw.estimate.as_data import (
     plan_data,
     run_data,
     stage_name,
+    unsearched_data,
     warnings,
     waterfall_data,
 )
@@ -31,6 +32,7 @@ from ironlaw.estimate.memory.start import BEFORE_THE_FIRST_STEP
 from ironlaw.estimate.offers import describe_offers
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.support import support_data
@@ -505,15 +507,8 @@ def notes(group: Group, at: int, ink: Ink) -> Iterator[str]:
         listed = [f"{i['name']} {short(i['value'])}" for i in items if i["origin"] == origin and not _is_left_out(i)]
         if listed:
             yield ink.bold(title) + ink.dim(": ") + ", ".join(listed)
-    if any(item["name"] == "cp" and item["origin"] == "chosen" for item in items):
-        yield ink.bold("Not searched") + ink.dim(": ") + ", ".join(unsearched(group))
-
-
-def unsearched(group: Group) -> tuple[str, ...]:
-    """What the planner did not vary, in words."""
-    from ironlaw.estimate.planner.space import read_space
-
-    return read_space(group.asked.space if group.asked else None).unsearched()
+    if left := unsearched_data(group, at):
+        yield ink.bold("Not searched") + ink.dim(": ") + describe_unsearched(left)
 
 
 def _is_left_out(item: dict[str, Any]) -> bool:

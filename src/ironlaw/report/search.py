@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
+from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE, OFFLOADS
 from ironlaw.report.estimate import (
@@ -399,4 +400,4 @@ def notes(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     defaults = [a for a in data["assumptions"] if a["origin"] == "default" and a["name"] not in _LEFT_OUT]
     if defaults:
         yield ink.bold("Assumed") + ink.dim(": ") + ", ".join(f"{a['name']} {short(a['value'])}" for a in defaults)
-    yield ink.bold("Not searched") + ink.dim(": ") + ", ".join(data["question"]["not_searched"])
+    yield ink.bold("Not searched") + ink.dim(": ") + describe_unsearched(data["question"]["not_searched"])

@@ -19,6 +19,7 @@ from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import Plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
+from ironlaw.estimate.planner.unsearched import unsearched
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
@@ -379,10 +380,18 @@ def settings_of(question: Question, folders: tuple[str, ...], picked: bool = Tru
     return settings
 
 
+def unsearched_of(question: Question, setting: Setting | None) -> list[str]:
+    """The options that the plans of a search leave as they are."""
+    if setting is None:
+        return []
+    job = setting.base.job(setting.framework)
+    return list(unsearched(question.space, job, setting.base.cluster, question.asked.given, {}))
+
+
 def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[str, Any]:
     """The axes of a question's space, their values, and the meshes and choices of every setting. Runs no estimate."""
-    rows = []
-    for setting in settings_of(question, folders, picked=False):
+    rows, settings = [], settings_of(question, folders, picked=False)
+    for setting in settings:
         task = setting.task()
         rows.append({
             "accelerator": setting.on,
@@ -398,7 +407,7 @@ def describe_space(question: Question, folders: tuple[str, ...] = ()) -> dict[st
     return {
         "title": question.space.title,
         "axes": axes,
-        "not_searched": list(question.space.unsearched()),
+        "not_searched": unsearched_of(question, settings[0] if settings else None),
         "forbidden": [f"{r.axis}{r.compare}{r.value}" for r in question.space.forbidden],
         "settings": rows,
         "rows": sum(r["rows"] for r in rows),

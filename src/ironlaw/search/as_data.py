@@ -10,16 +10,17 @@ from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, step_band, told_apart, winner_bias
-from ironlaw.estimate.cautions import remedy_lines
+from ironlaw.estimate.cautions import remedy_lines, seldom_lines
 from ironlaw.estimate.planner.choose import Choice as Planned
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.remedies import remedies_of
+from ironlaw.estimate.planner.rows import OPEN_AXES
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.question.asked import SCALARS
 from ironlaw.question.defaults import OFFLOADS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
-from ironlaw.search.answer import Choice, SearchResult
+from ironlaw.search.answer import Choice, SearchResult, unsearched_of
 from ironlaw.search.fewer import one_less
 from ironlaw.search.misses import misses
 from ironlaw.search.near import comparable, near_entry, near_plans, probabilities, whole_as_int
@@ -41,7 +42,12 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
     return {
         **common_keys(
             setting.assumptions if setting else [],
-            [*search_warnings(result), *(plans[0]["warnings"] if plans else []), *_remedies(result, choices, estimates)],
+            [
+                *search_warnings(result),
+                *(plans[0]["warnings"] if plans else []),
+                *_seldom(choices, estimates),
+                *_remedies(result, choices, estimates),
+            ],
             result.folders,
             setting.bound.cluster.calibration if setting else None,
         ),
@@ -80,8 +86,16 @@ def question_data(result: SearchResult) -> dict[str, Any]:
         "failures": q.failures,
         "pareto": list(q.pareto),
         "space": q.space.title,
-        "not_searched": list(q.space.unsearched()),
+        "not_searched": unsearched_of(q, setting),
     }
+
+
+def _seldom(choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[str]:
+    """What few people run of the best plan, of the axes that the question leaves open."""
+    if not choices or not choices[0].setting.seldom:
+        return []
+    group, at = estimates[0][0].place_of(estimates[0][1])
+    return seldom_lines(group.job, group.plan, at, {*OPEN_AXES, "schedule"} - {*choices[0].setting.base.asked.given})
 
 
 def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[str]:

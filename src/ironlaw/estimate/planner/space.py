@@ -36,12 +36,6 @@ WORDS = {  # that a space file may give instead of values, with the values they 
     ("last_stage_layers", "balanced"): "even, and the splits with the shortest slowest stage (first stage too)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
 }
-# what no space tries unless it lists it, in words
-UNSEARCHED = {
-    "framework": "framework", "precision": "precision", "cuda_graphs": "CUDA graphs", "gradient_dtype": "type of gradients",
-    "weights_dtype": "type of weights",
-    "etp": "expert tensor parallelism", "offload_optimizer": "offloading", "node": "node", "fabric": "fabric",
-}  # fmt: skip
 _MOST_VALUES = 1000
 
 
@@ -96,10 +90,6 @@ class Space:
     def without(self, axes: Collection[str]) -> Space:
         """This space without some axes that the question leaves open; they have their defaults."""
         return replace(self, values={axis: values for axis, values in self.values.items() if axis not in axes or axis in self.given})
-
-    def unsearched(self) -> tuple[str, ...]:
-        """What this space does not vary, in words: it is as given, or the default."""
-        return tuple(words for axis, words in UNSEARCHED.items() if not self.varies(axis))
 
     def narrowed(self, fixed: Mapping[str, Any], forbidden: tuple[Rule, ...] = ()) -> Space:
         """This space with some axes fixed and some values forbidden."""
