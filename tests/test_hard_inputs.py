@@ -270,6 +270,16 @@ def test_a_correction_with_a_name_of_thousands_of_characters_is_refused(ask, tmp
     assert "stack of run 1" in err and "at most 200 characters" in err
 
 
+def test_rows_without_an_answer_are_counted_on_standard_error(ask, tmp_path):
+    """A status of 2 with nothing on standard error: a script that keeps standard output saw no reason."""
+    path = tmp_path / "q.csv"
+    path.write_text("model,on,gpus\nnot-a-model,h100-sxm,8\ngpt-2,h100-sxm,8\ngpt-2,not-a-chip,8\n", encoding="utf-8")
+    for form in ("table", "json", "csv"):
+        status, out, err = ask("estimate", "--rows", path, "--format", form)
+        assert status == 2 and "not-a-chip" in out
+        assert err.startswith("ironlaw: q.csv: 2 of 3 rows cannot be answered; the first is line 2: ") and "not-a-model" in err
+
+
 # --- the order of options
 
 

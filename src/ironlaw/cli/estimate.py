@@ -199,11 +199,12 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], fo
     rows = read_table(path)
     for word in strange_headers(rows, folders):
         print_note(word)
-    status, separator, table = 0, "[\n ", []
+    status, separator, table, errors = 0, "[\n ", [], []
     for item in answer_rows(path, flags, folders, rows):
         if item.estimate is None:
             assert item.error is not None
             status = max(status, item.error.exit_status)
+            errors.append(f"line {item.line}: {item.error}")
             data: dict[str, Any] = {"error": {"code": item.error.code, "message": str(item.error)}}
             text = f"no: {item.error}"
         else:
@@ -226,6 +227,8 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], fo
 
         answers = rows_table("estimates", "Estimates", table)
         print_text(tables_text(Answer(f"Estimates of {path.name}", (), [answers]), form) + "\n")
+    if errors:
+        print_note(f"{path.name}: {len(errors):,} of {len(rows):,} rows cannot be answered; the first is {errors[0]}")
     return status
 
 

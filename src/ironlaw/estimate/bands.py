@@ -8,13 +8,14 @@ The half-width of a step's band is a sum: a base, the distance from the publishe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands
-from ironlaw.estimate.distance import TRAITS, UNKNOWN, Positions, positions
+from ironlaw.estimate.distance import TRAITS, UNKNOWN, Positions, log2, positions
 from ironlaw.estimate.evidence import Evidence, mean_gap, near_data, nearest, read_evidence
 from ironlaw.estimate.memory.errors import ANY, memory_spread
 from ironlaw.estimate.pipeline.schedules import schedule_of
@@ -103,7 +104,7 @@ def multiples(
         "distance": mean_gap(nearest(where, evidence, without)),
         "unknown stack": float(where["stack"] == UNKNOWN),
         "unknown facts": float(unknown),
-        "few accelerators": max(0.0, 1.0 - float(np.log2(where["gpus"])) / FEW),
+        "few accelerators": max(0.0, 1.0 - float(log2(where["gpus"])) / FEW),
     }
 
 
@@ -137,7 +138,7 @@ def widened(group: Group, at: int) -> tuple[float, float] | None:
         return None
     left = 1.0 if group.level is None else float(np.broadcast_to(group.level.left, group.index.shape)[at])
     record: Bands = load.record("bands", "default", group.folders)
-    return sum(parts.values()) * left, float(record.coverage.value)
+    return fsum(parts.values()) * left, float(record.coverage.value)
 
 
 def step_band(group: Group, at: int, seconds: float | None) -> list[float] | None:
@@ -158,10 +159,10 @@ def band_data(group: Group, at: int) -> dict[str, Any] | None:
     if parts is None or found is None:
         return None
     half, coverage = found
-    left = half / sum(parts.values())  # what own runs leave of the published width
+    left = half / fsum(parts.values())  # what own runs leave of the published width
     narrower = {}
     if parts["unknown stack"] > 0.0:
-        narrower["name the stack: --framework"] = left * sum((parts_of_band(group, at, stated=True) or parts).values())
+        narrower["name the stack: --framework"] = left * fsum((parts_of_band(group, at, stated=True) or parts).values())
     if group.level is None:
         narrower["one measured step of your own: ironlaw validate --mine"] = half * float(np.sqrt(1.0 - level_law(group.folders)[0] ** 2))
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,10 @@ def difference(base: tuple[Group, int], other: tuple[Group, int]) -> list[dict[s
     """
     same_stage = stage_name(*base) == stage_name(*other)
     first, second = (step_terms(*place, open_layers=same_stage) for place in (base, other))
-    whole = sum(first.values())
+    whole = fsum(first.values())
     rows = [(name, second.get(name, 0.0) - first.get(name, 0.0)) for name in {**first, **second}]
     large = sorted((row for row in rows if abs(row[1]) > SMALLEST * whole), key=lambda row: -abs(row[1]))
-    rest = sum(second.values()) - whole - sum(seconds for _, seconds in large)
+    rest = fsum(second.values()) - whole - fsum(seconds for _, seconds in large)
     listed = [*large, *([(REST, rest)] if abs(rest) > SMALLEST * whole else [])]
     return [{"term": name, "seconds": seconds} for name, seconds in listed]
 
@@ -65,7 +66,7 @@ def shortest_why(rows: list[dict[str, Any]], least: int) -> list[dict[str, Any]]
     """
     if len(rows) <= least + 1:
         return rows
-    rest = sum(row["seconds"] for row in rows[least:])
+    rest = fsum(row["seconds"] for row in rows[least:])
     return [*rows[:least], {"term": REST, "seconds": rest}]
 
 
