@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -125,6 +126,22 @@ def test_every_key_of_every_kind_of_record_is_read_or_refused_whatever_its_value
                     load.decode(kind, name, {**table, key: value, "sources": source}, "made.toml")
                 except CatalogError as error:
                     assert str(error).startswith("made.toml")
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "deepseek-v2-lite", "nemotron-h-8b", "gemma-3-4b"])
+def test_a_model_with_any_size_in_its_record_is_answered_or_refused(tmp_path, name):
+    """An `intermediate_size` of 0 gave no number of parameters, and a traceback behind it."""
+    path = tmp_path / "models" / f"{name}.toml"
+    path.parent.mkdir()
+    shipped = (load.SHIPPED / "models" / path.name).read_text(encoding="utf-8")
+    sizes = [line for line in shipped.splitlines() if line.partition(" = ")[2].isdecimal()]
+    plan = {"tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}
+    for line in sizes:
+        for value in ("0", "1", "999999999999999"):
+            path.write_text(shipped.replace(line, f"{line.partition(' = ')[0]} = {value}", 1), encoding="utf-8")
+            load._record.cache_clear()
+            with contextlib.suppress(IronlawError):
+                ironlaw.estimate(name, on="h100-sxm", gpus=8, catalog=str(tmp_path), **plan).to_json()
 
 
 @pytest.mark.parametrize("given", [(1, 2, 3), 5, "1", object(), [[1, 2], 3], [(1, None), (2, 3)]])

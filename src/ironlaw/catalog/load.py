@@ -420,8 +420,9 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
         return str(item)
     if expected and (not isinstance(item, expected) or (expected is not bool and isinstance(item, bool))):
         raise CatalogError(f"{where}: {at} is {quote(item)}, expected {expected.__name__}")
-    if expected in (int, float) and not f.least <= item <= _LARGEST:
-        raise CatalogError(f"{where}: {at} is {quote(item)}, must be from {f.least:g} to {_LARGEST:g}")
+    least = 1.0 if expected is int and f.required and f.least == 0.0 else f.least  # a size or a count that there must be
+    if expected in (int, float) and not least <= item <= _LARGEST:
+        raise CatalogError(f"{where}: {at} is {quote(item)}, must be from {least:g} to {_LARGEST:g}")
     return item
 
 

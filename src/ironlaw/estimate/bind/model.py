@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.config_json.dimensions import assumed_dimensions, model_from_dimensions
 from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
-from ironlaw.estimate.layer.counts import total_parameters
+from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.files import is_there
 from ironlaw.law import scaling
 from ironlaw.precision import Precision
@@ -45,8 +46,10 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
                 f" ironlaw roofline --census {listed} --on ACCELERATOR --batch N"
             ) from None
         raise
-    if min(model.hidden_size, model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads, model.vocab_size) < 1:
-        raise CatalogError(f"model {model.name}: sizes must be at least 1 (ironlaw catalog check lists smaller ones)")
+    if not isfinite(float(total_parameters(model)) + float(active_parameters(model))):
+        raise CatalogError(f"model {model.name}: its sizes give no number of parameters; is one of them 0 that must be more?")
+    if model.num_experts and not 1 <= model.num_experts_per_tok <= model.num_experts:
+        raise CatalogError(f"model {model.name}: num_experts_per_tok is {model.num_experts_per_tok}, must be from 1 to {model.num_experts}")
     return model, []
 
 
