@@ -172,6 +172,19 @@ class TestOneLess:
         less = data["one_less"]
         assert (less["gpus"], less["why"], less["same_batch"]["gpus"]) == (296, "divides", 288)
         assert "no tp, pp, cp and dp divide 296 accelerators and the batch of 608" in page(data)
+        layout = less["same_layout"]  # 592 sequences have the factor of 37
+        assert (layout["gpus"], layout["global_batch_size"], less["near_batch"]) == (296, 592, None)
+
+    def test_the_batch_is_changed_where_that_loses_less(self):
+        """Without a node 124 accelerators are 116, with a factor of 29: 512 sequences do not have it, 522 are within a tenth and do."""
+        data = search_data(ironlaw.search("llama-3-8b", on="h100-sxm", gpus=124, global_batch_size=512, fix="tp=1"))
+        less, near = data["one_less"], data["one_less"]["near_batch"]
+        assert near["gpus"] == 116
+        assert near["global_batch_size"] % 29 == 0
+        assert abs(near["global_batch_size"] / 512 - 1.0) <= 0.1
+        assert near["lost"] < less["same_batch"]["lost"]
+        lines = page(data).partition("One node less")[2].splitlines()[1:3]
+        assert ["with a batch of" in lines[0], "with the same batch" in lines[1]] == [True, True]
 
     def test_a_model_that_no_longer_fits_says_so(self):
         question = {"on": "h100-sxm", "gpus": 16, "global_batch_size": 64, "fix": "offload_optimizer=off"}
@@ -211,7 +224,7 @@ def test_the_page_names_what_is_near_and_free(capsys):
 def test_the_json_has_the_keys(data):
     read = json.loads(json.dumps(data, allow_nan=False))
     assert set(read["near"]) == {"within", "count", "without_overlap", "simplest", "plans", "free", "fixed"}
-    assert set(read["one_less"]) == {"unit", "gpus", "why", "same_batch", "same_layout"}
+    assert set(read["one_less"]) == {"unit", "gpus", "why", "same_batch", "same_layout", "near_batch"}
 
 
 def test_a_plan_that_is_given_has_no_others_near():

@@ -99,26 +99,35 @@ def _value(value: Any) -> str:
 
 
 def one_less(data: dict[str, Any], ink: Ink) -> Iterator[str]:
-    """The run without one node, tray, rack or slice, and what is lost; with the same layout where that loses less."""
+    """The run without one node, tray, rack or slice: with another batch and with the same one, what loses less first."""
     less = data["one_less"]
     if less is None:
         return
     gpus, batch = f"{less['gpus']:,} accelerators", data["question"]["global_batch_size"]
     why = {"divides": f"no tp, pp, cp and dp divide {gpus} and the batch of {batch:,.0f}", "fits": f"no plan fits {gpus}"}
-    same_batch, same_layout = less["same_batch"], less["same_layout"]
     yield ink.bold(f"One {less['unit']} less") + f": {why[less['why']] if less['why'] else gpus}"
-    if same_batch:
-        yield f"  with the same batch on {same_batch['gpus']:,}: {mesh_words(_with_dp(same_batch['plan']))}, {_lost(same_batch)}"
-    if same_layout and (not same_batch or same_layout["lost"] < same_batch["lost"]):
-        yield f"  with the same layout on {same_layout['gpus']:,}, batch {same_layout['global_batch_size']:,}: {_lost(same_layout)}"
-    if not same_batch and not same_layout:
+    found = [(name, less[name]) for name in ("same_layout", "near_batch", "same_batch") if less[name]]
+    for name, entry in sorted(found, key=lambda item: float(item[1]["lost"])):
+        count, sequences, mesh = f"{entry['gpus']:,}", f"{entry['global_batch_size']:,}", mesh_words(_with_dp(entry["plan"]))
+        how = {
+            "same_layout": f"with the same layout on {count}, batch {sequences}",
+            "near_batch": f"with a batch of {sequences} on {count}: {mesh}",
+            "same_batch": f"with the same batch on {count}: {mesh}",
+        }
+        yield f"  {how[name]}{':' if name == 'same_layout' else ','} {_lost(entry)}"
+    if not found:
         yield "  no plan was found on fewer accelerators"
 
 
 def _lost(entry: dict[str, Any]) -> str:
     """The step, the rate and what they cost against the best plan."""
-    words = [f"step {units.show(entry['step_seconds'], 's')}", f"{entry['tokens_per_second']:,.0f} tokens/s", f"{entry['lost']:.1%} lost"]
+    words = [f"step {units.show(entry['step_seconds'], 's')}", f"{entry['tokens_per_second']:,.0f} tokens/s", _share_lost(entry["lost"])]
     for name, shown in (("more_days", lambda v: units.run_time(v * 86400.0)), ("more_usd", dollars)):
         if entry[name] is not None:
             words.append(f"{shown(abs(entry[name]))} {'more' if entry[name] > 0.0 else 'less'}")
     return ", ".join(words) + ("" if entry["keeps_margin"] else "; it may run out of memory")
+
+
+def _share_lost(share: float) -> str:
+    """The share of the rate that is lost; a run on fewer accelerators can also be faster."""
+    return f"{share:.1%} lost" if share >= 0.0 else f"{-share:.1%} faster"

@@ -1,7 +1,7 @@
 """The run on one node less, or one tray, rack or slice: what is left after a failure that is not repaired.
 
-Two answers: the best plan with the same batch, on the next count that has one; and the same layout with fewer data-parallel ranks, whose
-batch shrinks with them.
+Three answers: the same layout with fewer data-parallel ranks, whose batch shrinks with them; a batch near the given one that splits well
+over what is left, where it gives more tokens per second; and the best plan with the same batch, on the next count that has one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 
 from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.possible import any_legal
+from ironlaw.estimate.planner.remedies import near_batch
 from ironlaw.estimate.smaller import KEPT, ranks_left, unit_of
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.near import plan_entry, settings_alike
-from ironlaw.search.setting import Setting
+from ironlaw.search.setting import Setting, with_row
 
 MOST_TRIED = 64  # counts below the best plan's; one that nothing divides takes no search, and the first that has a plan is the answer
 
@@ -36,12 +37,16 @@ def one_less(result: SearchResult, best: Choice, share: float) -> dict[str, Any]
     why, plan = _same_batch(alike, tried)
     if plan is None and why == "divides":  # under the schedule and the overlap of the best plan; with others there may be one
         why, plan = _same_batch([replace(setting, planned=None) for setting in alike], tried)
+    same_batch = None if plan is None else _entry(best, plan)
+    same_layout = _same_layout(best, best.setting.gpus - tried[0])
+    rate = max((entry["tokens_per_second"] for entry in (same_batch, same_layout) if entry), default=0.0)
     return {
         "unit": unit.name,
         "gpus": int(tried[0]),
         "why": why,
-        "same_batch": None if plan is None else _entry(best, plan),
-        "same_layout": _same_layout(best, best.setting.gpus - tried[0]),
+        "same_batch": same_batch,
+        "same_layout": same_layout,
+        "near_batch": _near_batch(best, tried[0], rate) if rate else None,
     }
 
 
@@ -71,6 +76,19 @@ def _same_layout(best: Choice, lost: float) -> dict[str, Any] | None:
     smaller = Setting(replace(setting.question, space=space), bound, setting.gpus * left / ranks, setting.variant)
     plan, _ = _best_of([smaller])
     return None if plan is None else _entry(best, plan)
+
+
+def _near_batch(best: Choice, gpus: float, rate: float) -> dict[str, Any] | None:
+    """The best plan with a batch near the best plan's that gives more tokens per second on ``gpus`` than ``rate``; None without one."""
+    setting = best.setting
+    bound = with_row(setting.base, gpus, setting.batch)
+    seconds = setting.batch * setting.real_tokens / rate
+    found = near_batch(bound, bound.asked.rows[0], setting.question.space, {}, seconds / setting.level, worth=1.0)
+    if found is None:
+        return None
+    plan, _ = _best_of([replace(setting, base=with_row(setting.base, gpus, found.value), gpus=gpus, swept=None)])
+    entry = None if plan is None else _entry(best, plan)
+    return entry if entry and entry["tokens_per_second"] > rate else None
 
 
 def _best_of(settings: Sequence[Setting]) -> tuple[Choice | None, bool]:

@@ -58,10 +58,10 @@ def remedies_of(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], 
     return Remedies(near, larger, fewer, limit)
 
 
-def near_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seconds: float) -> Other | None:
-    """A batch near the given one with a plan that gives much more tokens per second, and how many times; None where there is none.
+def near_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seconds: float, worth: float = WORTH) -> Other | None:
+    """A batch near the given one with a plan of ``worth`` times the tokens per second, and how many times; None where there is none.
 
-    Only a batch that shares few divisors with the number of accelerators is worth the search.
+    ``seconds`` is the step with the given batch. Only a batch that shares few divisors with the accelerators is worth the search.
     """
     given, gpus = row.global_batch_size or 0.0, row.gpus or 1.0
     low, high = (1.0 - defaults.NEAR_BATCH) * given, (1.0 + defaults.NEAR_BATCH) * given
@@ -71,7 +71,7 @@ def near_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], s
     for batch in near:
         if gcd(int(batch), int(gpus)) < defaults.MUCH_SHARED * shared:
             continue
-        least = best.times if best else WORTH
+        least = best.times if best else worth
         choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, seconds / least * batch / given)
         if choice is not None and seconds > 0.0:
             best = Other(batch, seconds / choice.seconds * batch / given)
