@@ -22,7 +22,7 @@ from ironlaw.question.options import read_options
 
 MODELS = (
     "llama-3-8b", "llama-3-70b", "gemma-3-4b", "qwen-3-0.6b", "gpt-2", "nemotron-h-8b",
-    "mixtral-8x7b", "qwen-3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "olmoe-1b-7b",
+    "mixtral-8x7b", "qwen-3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "qwen-3.5-35b-a3b",
 )  # fmt: skip
 DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x", "b200-sxm", "gb200", "tpu-v5p", "a100-pcie-80gb")
 SPACE = read_space(None)
