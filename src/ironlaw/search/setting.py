@@ -115,20 +115,7 @@ class Setting:
     @property
     def framework(self) -> str:
         """The name of the framework that runs every plan of the setting."""
-        return framework_of(self.base, self._row)
-
-    @property
-    def _row(self) -> Row:
-        """The row of the question with what the space fixes, which the framework follows."""
-        row, space = self.base.asked.rows[0], self.question.space
-        alone = {n: v[0] for n, v in space.values.items() if n in space.given and isinstance(v, tuple) and len(v) == 1}
-        fixed = {n: v for n, v in alone.items() if n in Row._fields}
-        for axis in ("overlap", "offload"):  # one column for each name
-            columns = columns_of(axis)
-            if all(column in alone for column in columns):
-                names = OVERLAPS if axis == "overlap" else OFFLOADS
-                fixed[axis] = frozenset(name for name, column in zip(names, columns, strict=True) if alone[column])
-        return row._replace(**{**fixed, "gpus": self.gpus, "tp": space.fixed("tp"), "pp": space.fixed("pp") or row.pp})
+        return framework_of(self.base, fixed_row(self.base.asked.rows[0], self.question.space, self.gpus))
 
     @property
     def assumptions(self) -> Assumptions:
@@ -254,12 +241,24 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
             yield bound, {axis: v for axis, v in variant.items() if axis in several}
 
 
+def fixed_row(row: Row, space: Space, gpus: float) -> Row:
+    """The row of a question with what a space fixes: it decides on the framework, as what an estimate gives does."""
+    alone = {n: v[0] for n, v in space.values.items() if n in space.given and isinstance(v, tuple) and len(v) == 1}
+    fixed = {n: v for n, v in alone.items() if n in Row._fields}
+    for axis in ("overlap", "offload"):  # one column for each name
+        columns = columns_of(axis)
+        if all(column in alone for column in columns):
+            names = OVERLAPS if axis == "overlap" else OFFLOADS
+            fixed[axis] = frozenset(name for name, column in zip(names, columns, strict=True) if alone[column])
+    return row._replace(**{**fixed, "gpus": gpus, "tp": space.fixed("tp"), "pp": space.fixed("pp") or row.pp})
+
+
 def choice_of(bound: Bound, question: Question, gpus: float) -> Choice:
     """The plan of an estimate on a number of accelerators in the question's space, with its batch."""
     row = bound.asked.rows[0]._replace(gpus=gpus)
     placed = row_of_space(question.space, row, bound.asked.schedule)
-    if not is_given(placed, bound.model):  # tp and pp as they are fixed: the framework follows them
-        placed = row._replace(tp=placed.tp, pp=placed.pp, micro_batch_size=question.space.fixed("micro_batch_size"))
+    if not is_given(placed, bound.model):
+        placed = fixed_row(row, question.space, gpus)
     return choose(bound, placed, question.space, {})
 
 
