@@ -112,7 +112,10 @@ def test_all_verbs_give_one_answer(seed, asked):
     assert (again.step_seconds[0], again.device_bytes[0]) == (step, device)
 
 
-@pytest.mark.parametrize("more", [("--overlap", "all"), ("--offload", "activations"), ("--schedule", "gpipe", "--pp", "2", "--global-batch-size", "16")])
+GIVEN = (("--overlap", "all"), ("--offload", "activations"), ("--schedule", "gpipe", "--pp", "2", "--global-batch-size", "16"))
+
+
+@pytest.mark.parametrize("more", GIVEN)
 def test_a_search_takes_the_framework_of_an_estimate(more, asked):
     """What is given and has a column for each name, such as overlap, decides on the framework in both."""
     words = ["qwen-3-0.6b", "--on", "tpu-v5p", "--gpus", "8", *more]

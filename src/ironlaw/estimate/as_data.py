@@ -129,8 +129,8 @@ def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
     return listed + [dict(item) for item in group.assumptions if item["name"] not in chosen]
 
 
-def warnings(group: Group, at: int) -> list[str]:
-    """The warnings of a row."""
+def warnings(group: Group, at: int, ceiling: bool = True) -> list[str]:
+    """The warnings of a row; without ``ceiling``, for a table that names in one line all rows above what was measured."""
     from ironlaw.estimate.bands import why_no_band
     from ironlaw.estimate.rules import broken
 
@@ -139,7 +139,7 @@ def warnings(group: Group, at: int) -> list[str]:
         *group.warnings,
         *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
         *([unbanded] if unbanded else []),
-        *_ceiling_warning(group, at),
+        *(_ceiling_warning(group, at) if ceiling else []),
         *_seldom_warning(group, at),
         *_margin_warning(group, at),
         *_offload_warning(group, at),

@@ -264,6 +264,11 @@ def _warnings(
         if line not in lines:
             named = len(rows) == len(candidates) or any(row.hardware.name in line for row in rows)
             lines.append(line if named else f"{', '.join(row.label for row in rows)}: {line}")
+    above = [candidate.above for candidate in candidates if candidate.above]
+    if above:
+        lines.append(
+            f"MFU above the highest that published runs of such a model measured (in brackets, and of how many): {', '.join(above)}"
+        )
     own = [one.warnings for one in hardware] + [book.warnings for book in books]
     lines += [line for part in own for line in part]
     return [*lines, *(three_roof_words.warnings(books) if training else [])]

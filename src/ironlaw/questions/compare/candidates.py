@@ -163,6 +163,7 @@ class Candidate:
     terms: tuple[Term, ...] = ()
     assumptions: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
+    above: str = ""  # its MFU and the highest that a published run measured, where it is above
 
     @property
     def answers(self) -> bool:

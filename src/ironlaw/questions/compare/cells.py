@@ -20,6 +20,7 @@ from ironlaw.estimate.near_counts import nearest_counts
 from ironlaw.estimate.offers import offers
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.run import power_of, power_of_one
+from ironlaw.estimate.support import ceiling_data
 from ironlaw.law import cost, energy
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
@@ -230,11 +231,20 @@ def candidate_of(cell: Cell, gpus: float | None, label: str, place: int, model: 
     rates = bind_failures(asked_of(cell.options), cell.hardware.cluster, [])
     storage = count_storage(saved_by(group.job), gpus, rates, cell.values.get("checkpoints_kept", defaults.CHECKPOINTS_KEPT))
     more = (*run_terms, *network_terms, *storage.terms)
-    lines = row_warnings(group, 0)
+    lines = row_warnings(group, 0, ceiling=False)
     return Candidate(
         **common, planned=_planned(outcome), trained=trained, run=run, network=network, storage=storage,
         terms=(*terms, *(term.named(f"{label} {term.name}") for term in more)), warnings=tuple(lines),
+        above=_above_measured(group, label),
     )  # fmt: skip
+
+
+def _above_measured(group: Group, label: str) -> str:
+    """The MFU of a row beside the highest that a published run measured, where it is above; else nothing."""
+    found = ceiling_data(group, 0)
+    if found is None or not found["above"]:
+        return ""
+    return f"{label} {number(group.throughput['mfu'].value):.1%} ({found['mfu']:.1%} of {found['runs']})"
 
 
 def _say_no_count(cell: Cell, label: str, model: Any) -> str:
