@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ironlaw.estimate.answer import Estimate
     from ironlaw.estimate.held import Held
+    from ironlaw.estimate.left_open import Settings
     from ironlaw.estimate.offers import Offer
 
 _SECTIONS = ("plan", "cluster", "run", "training")
@@ -132,13 +133,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
+    from ironlaw.estimate.left_open import describe_settings, settings_data, settings_left_open
     from ironlaw.estimate.near_counts import nearest_counts, why_impossible
     from ironlaw.estimate.offers import offers, offers_data
     from ironlaw.estimate.rules import broken
 
     group, at = estimate.place_of(0)
+    settings = settings_left_open(estimate) if estimate.rows == 1 and form.explain is None and not form.cite else None
     if estimate.rows == 1 and form.name != "json" and broken(group.job, group.plan, group.rules, at):
-        raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {why_impossible(estimate)}")
+        instead = f"; {describe_settings(settings)}" if settings else ""
+        raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {why_impossible(estimate)}{instead}")
     unfit = estimate.rows == 1 and form.explain is None and not estimate.fits[0]
     near, offered = (nearest_counts(estimate), offers(estimate)) if unfit else (None, ())
     if form.explain is not None:
@@ -154,9 +158,11 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
         if near is not None and isinstance(data, dict):
             data["nearest_gpus"] = list(near)
             data["offers"] = offers_data(offered)
+        if settings is not None and isinstance(data, dict):
+            data["left_open"] = settings_data(settings)
         text = json_text(data)
     elif form.explain is None and not form.cite:
-        text = _page(estimate, form, held, near or (), offered)
+        text = _page(estimate, form, held, near or (), offered, settings)
     if form.cite:
         write_cited(estimate, data if form.name == "json" else None)
         return max(row_status(estimate, i) for i in range(estimate.rows))
@@ -164,7 +170,9 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
 
-def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[float], offered: Sequence[Offer]) -> str:
+def _page(
+    estimate: Estimate, form: Form, held: Held | None, near: Sequence[float], offered: Sequence[Offer], settings: Settings | None
+) -> str:
     """The answer as a page, as its first lines, as a line for each of several rows, or as tables."""
     if form.name != "table":
         from ironlaw.report.tables import estimate_answer
@@ -177,8 +185,8 @@ def _page(estimate: Estimate, form: Form, held: Held | None, near: Sequence[floa
     if form.short:
         from ironlaw.report.brief import brief_estimate
 
-        return brief_estimate(estimate, colour=wants_colour(), offered=offered)
-    return page(estimate, colour=wants_colour(), held=held, near=near, offered=offered)
+        return brief_estimate(estimate, colour=wants_colour(), offered=offered, settings=settings)
+    return page(estimate, colour=wants_colour(), held=held, near=near, offered=offered, settings=settings)
 
 
 def row_status(estimate: Estimate, index: int) -> int:

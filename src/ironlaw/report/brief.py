@@ -13,6 +13,7 @@ from ironlaw.report.terminal import Ink
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.left_open import Settings
     from ironlaw.estimate.offers import Offer
 
 LINES = 6  # of the first paragraph: a title and five lines
@@ -31,10 +32,12 @@ def brief_page(page: str) -> str:
     return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_WARNING.findall(page)])
 
 
-def brief_estimate(estimate: Estimate, index: int = 0, colour: bool = False, offered: Sequence[Offer] = ()) -> str:
+def brief_estimate(
+    estimate: Estimate, index: int = 0, colour: bool = False, offered: Sequence[Offer] = (), settings: Settings | None = None
+) -> str:
     """Fit, step, bound and plan of one row, and the time and money of its run."""
     group, at = estimate.place_of(index)
-    lines = [line for line in pages.verdict(group, at, Ink(colour), offered) if not line.startswith(("placement: ", "model: "))]
+    lines = [line for line in pages.verdict(group, at, Ink(colour), offered, settings) if not line.startswith(("placement: ", "model: "))]
     run = [line.strip() for line in pages.run_lines(group, at)]
     money = [f"{run[0].removeprefix('The ').removesuffix(' (no failures)')}: {run[1]}", *run[2:]] if len(run) > 1 else run
     return "\n".join([*lines, *money, *_warning_lines(warnings(group, at), colour)])

@@ -27,6 +27,7 @@ from ironlaw.estimate.as_data import (
 from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
 from ironlaw.estimate.bind.batch import in_words
 from ironlaw.estimate.layer.kinds import Kind
+from ironlaw.estimate.left_open import describe_settings
 from ironlaw.estimate.measured import mfu_words
 from ironlaw.estimate.memory.start import BEFORE_THE_FIRST_STEP
 from ironlaw.estimate.offers import describe_offers
@@ -48,6 +49,7 @@ from ironlaw.terms import Term, scalar
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate, Group
     from ironlaw.estimate.held import Held
+    from ironlaw.estimate.left_open import Settings
     from ironlaw.estimate.offers import Offer
 
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
@@ -65,15 +67,17 @@ def page(
     held: Held | None = None,
     near: Sequence[float] = (),
     offered: Sequence[Offer] = (),
+    settings: Settings | None = None,
 ) -> str:
     """One row as a page of text.
 
-    ``held``: the answer that it changes; ``near``: numbers of accelerators that have a plan that fits; ``offered``: what makes it fit.
+    ``held``: the answer that it changes; ``near``: numbers of accelerators that have a plan that fits; ``offered``: what makes it fit;
+    ``settings``: those that a search would choose where the plan is given.
     """
     group, at = estimate.place_of(index)
     ink = Ink(colour)
     parts = [
-        verdict(group, at, ink, offered),
+        verdict(group, at, ink, offered, settings),
         breakdown(group, at, ink),
         document_lines(group, at, ink),
         memory_lines(group, at, ink),
@@ -90,7 +94,7 @@ def page(
     return "\n\n".join("\n".join(lines) for lines in (list(p) for p in parts) if lines)
 
 
-def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> Iterator[str]:
+def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = (), settings: Settings | None = None) -> Iterator[str]:
     """The answer in six lines: what runs on what, whether it fits, how fast it is, what binds it, the plan, and the model's size."""
     plan, memory = plan_data(group, at), memory_data(group, at)
     model = group.job.model
@@ -114,6 +118,8 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = ()) -> I
     )
     yield bound_line(group, at, plan, memory["fits"], ink)
     yield plan_line(plan)
+    if settings is not None:
+        yield describe_settings(settings)
     if words := support_words(support_data(group, at)):
         yield words
     yield from routing_lines(routing_data(group, at))

@@ -23,7 +23,7 @@ from ironlaw.estimate.planner.rows import (
     row_of,
     with_implied,
 )
-from ironlaw.estimate.planner.space import Space
+from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
 from ironlaw.job import Job
 from ironlaw.question import defaults
@@ -122,13 +122,34 @@ def search_row(
     return Choice(row_of(row, values), chosen, variants[best.task], best.tier, float(best.plan.seconds[0]))
 
 
+def search_settings(bound: Bound) -> Choice | None:
+    """The best plan with the axes of a given plan, over the settings that it leaves open: overlap, end stages, schedule, dispatcher.
+
+    The question has one row, with a whole plan and a batch. None where no such plan is legal, or none fits.
+    """
+    (row,) = bound.asked.rows
+    job, space = bound.job(framework_of(bound, row)), read_space(None)
+    closed = close_by_rule(job, with_implied(row, bound.asked.schedule))._replace(overlap=row.overlap)
+    bounds: dict[Any, Bound] = {(): bound}
+    variants, tasks, _ = tasks_of_row(bound, closed, space, bounds, closed=False)
+    best = best_plan(tasks)
+    if best is None or best.tier == UNFIT:
+        return None
+    values = {name: column[0] for name, column in best.plan.columns.items()}
+    return Choice(row_of(closed, values), (), variants[best.task], best.tier, float(best.plan.seconds[0]))
+
+
 def tasks_of_row(
-    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seldom: bool = False, rough: bool = False
+    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seldom: bool = False, rough: bool = False, closed: bool = True
 ) -> tuple[list[dict[str, Any]], list[Task], Space]:
-    """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have."""
+    """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have.
+
+    ``closed``: where the row gives a whole plan, the axes that it leaves out follow their rules.
+    """
     given = given_axes(bound.asked, row)
     job = bound.job(framework_of(bound, row))
-    space = offered(given_space(space.narrowed(given), bound, job, row.gpus or 1.0), bound, job, seldom)
+    narrowed = space.narrowed(given)
+    space = offered(given_space(narrowed, bound, job, row.gpus or 1.0) if closed else narrowed, bound, job, seldom)
     space = rough_space(space) if rough else space
     sizes = {"gpus": row.gpus or 1.0, "global_batch_size": row.global_batch_size or 1.0, "seq_len": row.seq_len or 1.0}
     variants = variants_of(space, sizes["seq_len"], given)
