@@ -366,6 +366,16 @@ def _opens(call: ast.Call) -> bool:
     return function.attr in READS_AND_WRITES and owner != "files"
 
 
+RAISES = {"is_dir", "is_file", "exists", "is_symlink"}  # of Path, where a name is too long: is_there, is_folder and is_file of files do not
+
+
+def test_no_name_that_a_user_gives_is_looked_up_by_a_call_that_raises():
+    for path in (path for path in sorted(ROOT.rglob("*.py")) if str(path.relative_to(ROOT)) not in OPENERS):
+        calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+        found = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in RAISES and ast.unparse(c.func.value) != "os.path"]
+        assert not found, f"{path}: line {found[0].lineno}: use is_there, is_folder or is_file of ironlaw.files"
+
+
 @pytest.mark.parametrize("path", [path for path in sorted(ROOT.rglob("*.py")) if str(path.relative_to(ROOT)) not in OPENERS], ids=str)
 def test_only_one_module_opens_files(path):
     calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call) and _opens(node)]

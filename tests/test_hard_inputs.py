@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,9 @@ from ironlaw.measure.read.chrome import _device
 from ironlaw.question.options import OPTIONS
 from ironlaw.questions.roofline.sized_times import SizedTimes, _merge
 from ironlaw.search import answer as search_answer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from attack import toml_of
 
 LLAMA = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}
 HUGE = 10**400  # larger than any float
@@ -142,6 +147,74 @@ def test_a_model_with_any_size_in_its_record_is_answered_or_refused(tmp_path, na
             load._record.cache_clear()
             with contextlib.suppress(IronlawError):
                 ironlaw.estimate(name, on="h100-sxm", gpus=8, catalog=str(tmp_path), **plan).to_json()
+
+
+USED = {  # records of each kind that a question reads, and the question
+    "accelerators": ("h100-sxm", {}), "nodes": ("dgx-h100", {}), "fabrics": ("infiniband-ndr", {}), "models": ("deepseek-v2-lite", {}),
+    "frameworks": ("megatron", {}), "optimizers": ("muon-moonlight", {"optimizer": "muon-moonlight"}),
+    "precisions": ("fp8", {"precision": "fp8"}), "objectives": ("dpo", {"objective": "dpo"}), "systems": ("default", {"tokens": "1B"}),
+    "calibration": ("h100-sxm", {}), "prices": ("h100-sxm", {"tokens": "1B"}), "grids": ("france", {"grid": "france", "tokens": "1B"}),
+    "bands": ("default", {}),
+}  # fmt: skip
+
+
+def _texts(tree, at=()):
+    """The paths of the texts of a record but those of its sources; of records and lists of one form the first."""
+    seen = set()
+    for path in _all_texts(tree, at):
+        form = (path[0], len(path), path[-1])
+        if form not in seen:
+            seen.add(form)
+            yield path
+
+
+def _all_texts(tree, at):
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if isinstance(value, (dict, list)) and key != "sources":
+            yield from _all_texts(value, (*at, key))
+        elif isinstance(value, str) and key not in ("source", "note", "title"):
+            yield (*at, key)
+
+
+@pytest.mark.parametrize("word", ["0.5", *(pytest.param(word, marks=pytest.mark.slow) for word in ("", "llama", "fp8"))])
+@pytest.mark.parametrize("kind", USED)
+def test_a_record_with_any_word_is_answered_or_refused(tmp_path, kind, word):
+    """A precision of a product of an optimizer that nobody knows ended in a KeyError."""
+    name, more = USED[kind]
+    table = load.read_file(load.SHIPPED / kind / f"{name}.toml")
+    path = tmp_path / kind / f"{name}.toml"
+    path.parent.mkdir()
+    asked = {
+        "model": "deepseek-v2-lite",
+        "on": "h100-sxm",
+        "gpus": 8,
+        "tp": 2,
+        "pp": 1,
+        "zero": 1,
+        "micro_batch_size": 1,
+        "framework": "megatron",
+    }
+    for *place, last in _texts(table):
+        changed = copy.deepcopy(table)
+        owner = changed
+        for key in place:
+            owner = owner[key]
+        owner[last] = word
+        path.write_text(toml_of(changed), encoding="utf-8")
+        load._record.cache_clear()
+        with contextlib.suppress(IronlawError):
+            ironlaw.estimate(**asked, **more, catalog=str(tmp_path)).to_json()
+
+
+def test_a_name_too_long_for_a_file_is_refused_wherever_a_file_may_be_named():
+    for option in ("correction", "space", "lengths", "expert_load", "model", "catalog", "grid", "cp_inner"):
+        for verb in (ironlaw.estimate, ironlaw.search):
+            with pytest.raises(IronlawError):
+                verb(**{**LLAMA, option: "9" * 3000})
+    with pytest.raises(IronlawError):
+        ironlaw.diagnose("9" * 3000)
+    with pytest.raises(IronlawError):
+        ironlaw.sites(**LLAMA, sites=2, wan_bandwidth="10Gb/s", tokens="1T", carbon_profile="9" * 3000)
 
 
 @pytest.mark.parametrize("given", [(1, 2, 3), 5, "1", object(), [[1, 2], 3], [(1, None), (2, 3)]])

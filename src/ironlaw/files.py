@@ -48,6 +48,20 @@ def is_there(path: Path, follow: bool = True) -> bool:
     return True
 
 
+def is_folder(path: str | Path) -> bool:
+    """True where a folder has this path; false also for names that no file can have, where ``Path.is_dir`` raises.
+
+    >>> is_folder("/"), is_folder("9" * 10_000), is_folder("a\\0b")
+    (True, False, False)
+    """
+    return os.path.isdir(path)
+
+
+def is_file(path: str | Path) -> bool:
+    """True where a plain file has this path; false also for names that no file can have."""
+    return os.path.isfile(path)
+
+
 def check_name(path: str | Path) -> None:
     """Refuse a name that no file can have: with a null character, or with half of a surrogate pair."""
     try:
@@ -83,7 +97,7 @@ def _open(path: str | Path, pipes: bool) -> int:
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{str(path)!r}: not the name of a file: {error}") from None
     except OSError as error:
-        if Path(path).is_dir():
+        if is_folder(path):
             raise InputError(f"{path}: a folder, not a file") from None
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     mode = os.fstat(number).st_mode

@@ -21,7 +21,7 @@ from ironlaw.catalog.records import KINDS
 from ironlaw.catalog.schema import Field, Schema
 from ironlaw.catalog.sourced import GRADES, READING, Source, Sourced, make_sourced
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnitError, UnknownNameError, UnsupportedError, nearest_names, quote
-from ironlaw.files import is_there
+from ironlaw.files import is_folder, is_there
 
 SHIPPED = Path(__file__).parent / "data"
 VERSIONS = Path(__file__).parent / "versions"  # earlier sets of constants: a catalogue folder for each version
@@ -65,16 +65,16 @@ def given_folders(folders: Sequence[str] | str) -> tuple[str, ...]:
     if not isinstance(folders, (list, tuple)) or not all(isinstance(folder, (str, Path)) for folder in folders):
         raise QuestionError(f"--catalog is {quote(folders)}, must be a folder or a list of folders")
     for folder in folders:
-        if not Path(folder).is_dir():
+        if not is_folder(folder):
             raise InputError(f"--catalog {folder}: no such folder")
-        if not any((Path(folder) / part).exists() for part in (*KINDS, "aliases.toml")):
+        if not any(is_there(Path(folder) / part) for part in (*KINDS, "aliases.toml")):
             raise InputError(f"--catalog {folder}: no records; expected folders in it such as accelerators or models")
     return tuple(str(f) for f in folders)
 
 
 def roots(folders: tuple[str, ...] = ()) -> list[Path]:
     """The catalogue folders in order of precedence."""
-    of_user = [Path(f) for f in (*folders, _user_folder()) if f and Path(f).is_dir()]
+    of_user = [Path(f) for f in (*folders, _user_folder()) if f and is_folder(f)]
     return [*of_user, *(package.folder for package in packages()), SHIPPED]
 
 
@@ -86,7 +86,7 @@ def with_constants(folders: tuple[str, ...], version: str | None) -> tuple[str, 
     """
     if version is None or version == constants_version() or str(VERSIONS / version) in folders:
         return folders
-    known = [constants_version(), *sorted(path.name for path in VERSIONS.iterdir() if path.is_dir())]
+    known = [constants_version(), *sorted(path.name for path in VERSIONS.iterdir() if is_folder(path))]
     if version not in known:
         raise QuestionError(f"unknown calibration version {quote(version)}; known: {', '.join(known)}")
     return (*folders, str(VERSIONS / version))
@@ -100,12 +100,12 @@ def constants_version() -> str:
 def _user_folder() -> str:
     """The user's folder; empty where this user has no home, or may not look into it, as in many containers."""
     if named := os.environ.get("IRONLAW_CATALOG"):
-        if not Path(named).is_dir():
+        if not is_folder(named):
             raise InputError(f"IRONLAW_CATALOG={named}: no such folder: correct the environment variable, or unset it")
         return named
     try:
         folder = Path.home() / ".config" / "ironlaw" / "catalog"
-        return str(folder) if folder.is_dir() else ""
+        return str(folder) if is_folder(folder) else ""
     except (RuntimeError, OSError):
         return ""
 
@@ -402,7 +402,7 @@ def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at:
     if f.unit and f.table:
         return {k: _read_quantity(t, f.unit, sources, where, f"{at}.{k}", f.least) for k, t in _check_type(dict, item, where, at).items()}
     if f.unit:
-        return _read_quantity(item, f.unit, sources, where, at)
+        return _read_quantity(item, f.unit, sources, where, at, f.least)
     return _read_plain(f, item, where, at)
 
 

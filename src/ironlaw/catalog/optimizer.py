@@ -8,6 +8,8 @@ from ironlaw.catalog.sourced import Sourced
 
 CLASSES = ("matrices", "tables", "vectors")  # weights of linear layers; embedding and output layer; norms and biases
 SHAPES = ("parameter", "sides", "rows", "squares", "projector", "projected")  # of a state; see estimate.layer.updates.SHAPES
+SIDES = ("m", "n", "r")  # letters of the sides of a product: of the matrix, the smaller first, and the rank of a projection
+ZERO_STAGES = ("0", "1", "2", "3")
 OPERATIONS = ("all_gather", "all_to_all", "all_reduce", "broadcast")
 
 

@@ -87,9 +87,9 @@ def _folder_of(value: str, where: str) -> Path:
     except Exception as error:
         raise CatalogError(f"{where}: cannot be found: {type(error).__name__}: {error}; {advice}") from None
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    folder = next((Path(place) for place in places if Path(place).is_dir()), None)
+    folder = next((Path(place) for place in places if files.is_folder(place)), None)
     if folder is None:
         raise CatalogError(f"{where}: no such folder is installed; {advice}")
-    if not any((folder / part).exists() for part in (*KINDS, "aliases.toml")):
+    if not any(files.is_there(folder / part) for part in (*KINDS, "aliases.toml")):
         raise CatalogError(f"{where}: {folder} has no records: no folder in it such as accelerators or models; {advice}")
     return folder

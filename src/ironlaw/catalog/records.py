@@ -54,8 +54,8 @@ class Node(Record):
     like: str = ""  # the node whose record has what this one does not say
     usual_fabric: str
     scale_up: str  # links of a domain: nvswitch | pcie | xgmi | xgmi-ring | roce-mesh | ici-torus | nvlink-mesh | ...
-    accelerators: Sourced = quantity("1")
-    scale_up_size: Sourced = quantity("1")
+    accelerators: Sourced = quantity("1", least=1.0)
+    scale_up_size: Sourced = quantity("1", least=1.0)
     scale_up_bandwidth: Sourced = quantity("B/s")
     nics: Sourced = quantity("1")
     host_power: Sourced = quantity("W")

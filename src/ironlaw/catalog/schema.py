@@ -41,9 +41,9 @@ class Field:
         return self.factory() if self.factory else self.default
 
 
-def quantity(unit: str, required: bool = True) -> Any:
-    """A sourced number in SI ``unit``; an optional one is None when absent."""
-    return Field(MISSING if required else None, unit=unit)
+def quantity(unit: str, required: bool = True, least: float = 0.0) -> Any:
+    """A sourced number in SI ``unit``, at least ``least``; an optional one is None when absent."""
+    return Field(MISSING if required else None, unit=unit, least=least)
 
 
 def quantities(unit: str, least: float = 0.0) -> Any:

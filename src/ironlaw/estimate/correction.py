@@ -18,7 +18,7 @@ import numpy as np
 
 from ironlaw.errors import InputError, QuestionError, quote
 from ironlaw.estimate.distance import NAMES, SIZES, Positions, distance
-from ironlaw.files import check_output, parse_toml, read_text, read_toml, write_file
+from ironlaw.files import check_output, is_file, parse_toml, read_text, read_toml, write_file
 from ironlaw.frozen import Frozen
 
 MOST_ROWS = 500  # of a correction file; more runs add nothing but time
@@ -105,7 +105,7 @@ def spread_of(logs: Any, half_widths: Any, own: Any, share: float) -> float:
 def check_correction_target(path: str) -> None:
     """Refuse a name that no correction can be written to: one of a file that is no correction, or of none that can be made."""
     check_output(path, "--correction")
-    if Path(path).is_file() and not _replaceable(Path(path)):
+    if is_file(path) and not _replaceable(Path(path)):
         raise QuestionError(f"--correction {path}: the file exists and is not a correction file: give another name")
 
 

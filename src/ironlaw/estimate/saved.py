@@ -81,7 +81,7 @@ def _beside(path: Path, option: str, value: Any) -> Any:
 def _split_rank(path: str) -> tuple[Path, int]:
     """A path, and the rank of the plan that ``#N`` behind it asks for; 0 without one."""
     head, _, rank = path.rpartition("#")
-    has_rank = bool(head) and rank.isascii() and rank.isdecimal() and len(rank) < 6 and not Path(path).exists()
+    has_rank = bool(head) and rank.isascii() and rank.isdecimal() and len(rank) < 6 and not files.is_there(Path(path))
     return (Path(head), int(rank)) if has_rank else (Path(path), 0)
 
 

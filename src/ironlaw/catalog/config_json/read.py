@@ -14,7 +14,7 @@ from ironlaw.catalog.config_json.model_types import DENSE, ENCODER_DECODERS, ENC
 from ironlaw.catalog.config_json.unread import refuse_unread
 from ironlaw.catalog.model import Model, Tower
 from ironlaw.errors import InputError, UnsupportedError, quote
-from ironlaw.files import read_text
+from ironlaw.files import is_folder, read_text
 
 SIZE_LIMIT = 5_000_000  # bytes; real configs have a few kilobytes
 STORAGE = ("quantization_config", "compression_config")  # how released weights are stored, not how they are trained
@@ -29,7 +29,7 @@ OF_TOWERS = frozenset(_OF_TOWERS.split())
 def load_config(path: str | Path) -> dict[str, Any]:
     """The object in ``path``, a ``config.json`` or a folder that contains one. Raises InputError, one line."""
     file = Path(path)
-    file = file / "config.json" if file.is_dir() else file
+    file = file / "config.json" if is_folder(file) else file
     text = read_text(file, "a config.json", SIZE_LIMIT)
     try:
         config = json.loads(text)

@@ -14,7 +14,7 @@ from ironlaw.catalog.config_json.dimensions import assumed_dimensions, model_fro
 from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
-from ironlaw.files import is_there
+from ironlaw.files import is_folder, is_there
 from ironlaw.law import scaling
 from ironlaw.precision import Precision
 from ironlaw.question import defaults
@@ -28,7 +28,7 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
     if _is_dimensions(named):
         return model_from_dimensions(named), []
     path = Path(os.path.expanduser(named))
-    if path.suffix == ".json" or (is_there(path) and ("/" in named or path.is_dir())):
+    if path.suffix == ".json" or (is_there(path) and ("/" in named or is_folder(path))):
         from ironlaw.catalog.config_json import read
 
         config = read.load_config(path)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ironlaw.catalog import load
+from ironlaw.catalog.abilities import ANY
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.errors import CatalogError, QuestionError, ValueRangeError
 from ironlaw.estimate.abilities import choose, is_flat, needs_of, refuse_lacking, why_chosen
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_host, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
@@ -21,6 +22,7 @@ from ironlaw.estimate.bind.objective import bind_objective, check_teacher, score
 from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.files import is_there
 from ironlaw.frozen import Frozen
 from ironlaw.job import Documents, Job, Optimizers
 from ironlaw.precision import OUTPUT, PRECISIONS, Precision
@@ -165,7 +167,7 @@ def _documents_of(asked: Asked, folders: tuple[str, ...], notes: Assumptions) ->
 
 def _note_overrides(asked: Asked, model: Model, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> None:
     """Note the records of a model and of optimizers that come from the user's folders or from an installed package."""
-    if isinstance(asked.model, str) and not Path(asked.model).exists():
+    if isinstance(asked.model, str) and not is_there(Path(asked.model)):
         note_override("models", model.name, folders, notes)
     for rule in optimizer.records:
         note_override("optimizers", rule.name, folders, notes)
@@ -184,10 +186,25 @@ def _refuse_unknown_names(asked: Asked, cluster: Cluster, folders: tuple[str, ..
 def _stack_of(asked: Asked, framework: str, model: Model, cluster: Cluster, folders: tuple[str, ...]) -> Framework:
     """The record of a framework. What one that the question names lacks is refused; one that is not named is chosen to have it."""
     stack: Framework = load.record("frameworks", framework, folders)
+    _check_names(stack)
     if asked.framework and stack.name == load.resolve("frameworks", asked.framework, folders):
         vendor, layers = cluster.accelerator.vendor, float(model.num_hidden_layers)
         refuse_lacking(stack, [needs_of(asked, row, vendor, layers, folders) for row in asked.rows], folders)
     return stack
+
+
+def _check_names(stack: Framework) -> None:
+    """Refuse a framework's record with a name that code looks up and does not have."""
+    can = stack.able
+    needs = tuple(can.needs.values())
+    for key, names, known in (
+        ("schedules", can.schedules, defaults.SCHEDULES),
+        ("cp", can.cp, defaults.CP_METHODS),
+        ("needs", needs, defaults.OVERLAPS),
+    ):
+        odd = next((name for name in names if name not in (*known, *ANY)), None)
+        if odd is not None:
+            raise CatalogError(f"framework {stack.name}: can.{key} has {odd!r}, expected some of {', '.join(known)}")
 
 
 def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:

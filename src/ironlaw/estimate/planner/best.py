@@ -242,7 +242,8 @@ class Block:
         with np.errstate(all="ignore"):
             self.cells = evaluate_cells(self.task, rows, self.choices)
         if not np.isfinite(limit):
-            visit.leanest[rows] = row_minimum(self.cells.device)
+            legal = np.broadcast_to(self.cells.legal, (*self.choices.shape, rows.size)).any(axis=tuple(range(len(self.choices.shape))))
+            visit.leanest[rows] = np.where(legal, row_minimum(self.cells.device), np.inf)  # a row without a legal plan is not visited again
         self.inside = self.cells.fitting & (self.cells.device <= room)
         inside = np.flatnonzero(self.inside.reshape(-1, rows.size).any(axis=0))
         self.bound = np.full((*self.inside.shape[:-1], rows.size), np.inf)
@@ -282,7 +283,7 @@ def _leanest_rows(visits: list[Visit]) -> tuple[float, list[Any]]:
         order = np.argsort(visit.leanest, kind="stable")
         for start in range(0, order.size, FIRST):
             rows = order[start : start + FIRST]
-            if visit.leanest[rows[0]] > lowest:
+            if visit.leanest[rows[0]] > lowest or np.isinf(visit.leanest[rows[0]]):
                 break
             choices = usable_choices(visit.task, {name: column[rows] for name, column in visit.task.mesh.columns.items()})
             with np.errstate(all="ignore"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ironlaw.errors import InputError
-from ironlaw.files import check_name
+from ironlaw.files import check_name, is_folder
 from ironlaw.measure import logs
 from ironlaw.measure.logs import HEAD
 from ironlaw.measure.read import memory_text, memory_timeline, nsys, snapshot
@@ -65,7 +65,7 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
     skipped: list[str] = []
     for path in map(Path, paths):
         check_name(path)
-        if not path.is_dir():
+        if not is_folder(path):
             files.append(path)
             continue
         candidates = sorted(Path(root) / name for root, _, names in os.walk(path) for name in names if not name.startswith("."))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.files import make_private
+from ironlaw.files import is_there, make_private
 from ironlaw.measure.runs import saved_diagnosis
 from ironlaw.measure.runs.gate import Gate, gate
 from ironlaw.measure.runs.saved_diagnosis import Sample
@@ -258,7 +258,7 @@ def _open_store(store: str | Path | None, write: bool = False, make: bool = Fals
     db: _Database | None = None
     try:
         _prepare_file(path, make)
-        if not path.exists():
+        if not is_there(path):
             yield None
             return
         db = _connect(path, write)
@@ -284,9 +284,9 @@ def _prepare_file(path: Path, make: bool) -> None:
     """Refuse what is not a plain file; create a new store and its folder, readable by the user alone."""
     if "\0" in str(path):
         raise InputError(f"{str(path)!r}: not the name of a file")
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+    if is_there(path) and not stat.S_ISREG(path.stat().st_mode):
         raise InputError(f"{path}: not a file; a store is one SQLite file")
-    if make and not path.exists():
+    if make and not is_there(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_private(path)  # empty: the first writer creates the tables
 

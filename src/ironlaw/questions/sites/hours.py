@@ -12,7 +12,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import InputError, QuestionError, ValueRangeError
-from ironlaw.files import read_text
+from ironlaw.files import is_there, read_text
 from ironlaw.law import energy
 from ironlaw.questions.answer import Column, Table, filled_columns
 from ironlaw.questions.sites.accounts import Accounts, count_accounts
@@ -54,7 +54,7 @@ def _bind_profile(given: Any, folders: tuple[str, ...]) -> Profile:
     if isinstance(given, tuple):
         return _check_profile(given, "--carbon-profile")
     path = Path(given)
-    if path.suffix or path.exists():
+    if path.suffix or is_there(path):
         return read_profile(path)
     grid = load.record("grids", given, folders)
     if not grid.hourly:
