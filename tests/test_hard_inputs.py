@@ -17,6 +17,7 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
+from ironlaw.cli import main as cli
 from ironlaw.errors import CatalogError, IronlawError, one_line
 from ironlaw.launch.shell import read_command
 from ironlaw.measure.read.chrome import _device
@@ -413,6 +414,16 @@ def test_a_search_stopped_later_answers_with_what_it_found(ask, monkeypatch):
     monkeypatch.setattr(search_answer.Setting, "run", stop_second)
     status, out, _ = ask("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8,16", "--global-batch-size", "64")
     assert status == 0 and "8 x" in out
+
+
+@pytest.mark.parametrize(("terminal", "seconds", "says"), [(True, 0.3, "still computing"), (True, 0.0, ""), (False, 0.3, "")])
+def test_a_long_wait_is_announced_on_a_terminal(monkeypatch, capsys, terminal, seconds, says):
+    monkeypatch.setattr(cli, "PATIENCE", 0.1)
+    monkeypatch.setattr(cli.cli, "main", lambda *_, **__: time.sleep(seconds))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert cli.main(["estimate"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "" and (says in err if says else err == "")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ import click
 from ironlaw import __version__
 from ironlaw.errors import IronlawError, nearest_names, one_line
 
+PATIENCE = 3.0  # s that a person waits without a word
 VERBS = {  # module in the package, and summary
     "estimate": ("cli.estimate", "Estimate one training run: memory fit, step time, bound, MFU, days, cost, energy."),
     "plan": ("cli.plan", "Search for the best plan: parallelism, batch and memory settings, number and kind of accelerators."),
@@ -95,7 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False)
+        with patience(words[:1] != ["plan"]):  # which shows its progress
+            status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except IronlawError as error:
@@ -119,6 +122,23 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         named = error.filename  # None where a stream fails: standard output
         return report_error(f"cannot write the answer: {error.strerror}" if named is None else f"{named}: {error.strerror}", 3)
+
+
+@contextlib.contextmanager
+def patience(wanted: bool = True) -> Iterator[None]:
+    """Say on a terminal that an answer takes long, so that nobody waits without a word."""
+    if not wanted or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer
+
+    said = Timer(PATIENCE, lambda: report_error("still computing; Ctrl-C stops it", 0))
+    said.daemon = True
+    said.start()
+    try:
+        yield
+    finally:
+        said.cancel()
 
 
 def report_error(message: str, status: int) -> int:
