@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ironlaw
 from ironlaw.catalog import load
-from ironlaw.estimate.bands import PARTS, coefficients
+from ironlaw.estimate.bands import PARTS, coefficients, parts_of_band
 from ironlaw.estimate.distance import NAMES
-from ironlaw.validate.fit import RECORD
-from ironlaw.validate.runs import map_row
+from ironlaw.validate.fit import COVERAGE, RECORD, weighted_quantile
+from ironlaw.validate.predict import prepare, times
+from ironlaw.validate.runs import map_row, read_runs
 from ironlaw.validate.widths import (
     LEAST,
     Rows,
@@ -170,3 +172,51 @@ def test_the_least_widths_are_what_measured_devices_say():
     assert len(measured) >= 8
     assert np.median(apart) == pytest.approx(LEAST["distance"], abs=0.01)
     assert NAMES["device"] + NAMES["architecture"] == 1.0
+
+
+# seconds of a step without and with the overlap of experts: Megatron-Bridge over EFA, DeepSeek-V3 on 256 B300 and Qwen3-30B-A3B on 64 H100;
+# github.com/awslabs/awsome-distributed-ai, pull requests 1116 and 1144, read 2026-11-27
+EFA = (
+    ("deepseek-v3", "b300-sxm", 256, 8, 32, "alltoall", 9.774, 5.978),
+    ("deepseek-v3", "b300-sxm", 256, 8, 32, "deepep", 6.263, 3.839),
+    ("qwen-3-30b-a3b", "h100-sxm", 64, 4, 16, "alltoall", 8.60, 6.87),
+    ("qwen-3-30b-a3b", "h100-sxm", 64, 4, 16, "deepep", 14.81, 11.21),
+    ("qwen-3-30b-a3b", "h100-sxm", 64, 4, 16, "deepep", 9.16, 7.08),
+    ("qwen-3-30b-a3b", "h100-sxm", 64, 2, 32, "alltoall", 9.24, 6.29),
+    ("qwen-3-30b-a3b", "h100-sxm", 64, 2, 32, "deepep", 17.21, 11.37),
+)
+NEMO = (("nemo-196", "nemo-197"), ("r2-nemo-102", "r2-nemo-009"), ("r2-nemo-103", "r2-nemo-010"))
+
+
+def efa_difference(model, on, gpus, pp, ep, dispatcher, without, overlapped):
+    """Log of the measured over the predicted ratio of the two steps; the overlap needs chunks."""
+    common = {
+        "model": model, "on": on, "gpus": gpus, "fabric": "efa-v2", "nic_bandwidth": 50e9 if on == "h100-sxm" else 100e9,
+        "framework": "megatron-bridge", "global_batch_size": 256, "seq_len": 4096, "micro_batch_size": 4, "tp": 8, "pp": pp, "ep": ep,
+        "zero": 1, "recompute": "none", "precision": "bf16", "moe_dispatcher": dispatcher,
+    }  # fmt: skip
+    habit = "grad-reduce,param-gather,pp"
+    plain = ironlaw.estimate(**common, vpp=1, overlap=habit).step_seconds[0]
+    paired = ironlaw.estimate(**common, vpp=2, overlap=f"{habit},ep", delay_wgrad_compute=True).step_seconds[0]
+    return np.log(overlapped / without) - np.log(paired / plain)
+
+
+def test_the_least_width_of_overlapped_experts_is_what_pairs_with_and_without_it_say():
+    """Publishers weigh the same. Two rows of which one drops tokens are no pair."""
+    wanted = {run for pair in NEMO for run in pair}
+    prepared, _ = prepare([run for run in read_runs()[0] if run.id in wanted])
+    ratio = dict(zip((run.id for run in prepared.runs), times(prepared) / prepared.measured, strict=True))
+    nemo = [abs(np.log(ratio[without] / ratio[with_it])) for without, with_it in NEMO]
+    efa = [abs(efa_difference(*pair)) for pair in EFA]
+    weights = np.array([1.0 / len(efa)] * len(efa) + [1.0 / len(nemo)] * len(nemo))
+    assert weighted_quantile(np.array(efa + nemo), weights, COVERAGE) == pytest.approx(LEAST["overlap of experts"], abs=0.015)
+
+
+def test_an_overlap_of_experts_widens_a_band_and_one_that_hides_nothing_does_not():
+    mixture = {
+        "model": "mixtral-8x7b", "on": "h100-sxm", "gpus": 64, "tp": 1, "pp": 4, "vpp": 2, "zero": 1, "micro_batch_size": 1,
+        "recompute": "none", "global_batch_size": 256, "seq_len": 4096, "framework": "megatron",
+    }  # fmt: skip
+    places = [ironlaw.estimate(**mixture, ep=8, overlap=on).place_of(0) for on in ("pp", "pp,ep")]
+    parts = [parts_of_band(*place)["overlap of experts"] for place in places]
+    assert parts == [0.0, coefficients()["overlap of experts"]] and parts[1] >= LEAST["overlap of experts"]

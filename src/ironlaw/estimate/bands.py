@@ -34,6 +34,7 @@ PARTS = {  # of a half-width: what each is multiplied by
     "unknown stack": "the training stack was assumed, not stated",
     "unknown facts": "a published run does not state its recomputation, graphs, chunks or precision",
     "few accelerators": "doublings below 64 accelerators, over 6",
+    "overlap of experts": "the all-to-all of experts overlaps another micro-batch",
 }
 
 KINDS = {
@@ -105,6 +106,7 @@ def multiples(
         "unknown stack": float(where["stack"] == UNKNOWN),
         "unknown facts": float(unknown),
         "few accelerators": max(0.0, 1.0 - float(log2(where["gpus"])) / FEW),
+        "overlap of experts": float(_at((group.plan.overlap_ep > 0.0) & (group.plan.ep > 1.0), group, at)),
     }
 
 
