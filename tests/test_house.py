@@ -100,8 +100,8 @@ def test_a_module_imports_only_what_its_room_may(path):
 FLOORS = (
     "documents", "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "abilities",
     "bind", "rules", "unequal_work", "update", "step", "routing", "rates", "failures", "run", "planner", "cautions",
-    "evidence", "support", "bands", "parameters", "waterfall", "again", "many_lengths", "as_data", "columns", "citations", "saved",
-    "answer", "sizing", "near_counts", "offers", "left_open", "smaller", "measured",
+    "evidence", "support", "bands", "parameters", "layouts", "waterfall", "again", "many_lengths", "as_data", "columns", "citations",
+    "saved", "answer", "sizing", "near_counts", "offers", "left_open", "smaller", "measured",
     "held", "table", "__init__",
 )  # fmt: skip
 

@@ -41,6 +41,7 @@ SINGULAR = {
     "failures": "failure log",
     "lengths": "distribution of lengths",
     "expert-loads": "expert load",
+    "layouts": "list of layouts",
     "frameworks": "framework",
     "choices": "choice",
     "precisions": "precision",

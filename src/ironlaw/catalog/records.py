@@ -277,6 +277,38 @@ class PublishedLoad(Record):
     deviation: Sourced | None = quantity("1", required=False)  # of the loads over their mean
 
 
+class Layout(Schema):
+    """How a stack split a model over accelerators in published runs; ``source`` is that of its plain numbers."""
+
+    name: str
+    title: str
+    kind: str  # of model: dense | mixture
+    parameters: Sourced = quantity("parameter")  # of the model that ran
+    on: str  # the accelerator
+    gpus: tuple[int, ...]  # that runs had
+    seq_len: int
+    precisions: tuple[str, ...]  # that runs had
+    framework: str
+    tp: int = 1
+    pp: int = 1
+    vpp: int = 1
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    zero: int = 0
+    micro_batch_size: int
+    recompute: str = ""  # "": not published, so the best is taken
+    count_embedding: bool = False
+    runs: tuple[str, ...] = ()  # rows of the table of published runs that ran it
+    source: Source
+
+
+class LayoutList(Record):
+    """The published layouts on the accelerators of one architecture."""
+
+    layout: tuple[Layout, ...] = list_of(Layout)
+
+
 class Framework(Record):
     """A training stack's defaults: the kernels it launches, the types it stores, the communication it overlaps."""
 
@@ -551,6 +583,7 @@ KINDS: dict[str, type] = {
     "failures": FailureLog,
     "lengths": Lengths,
     "expert-loads": PublishedLoad,
+    "layouts": LayoutList,
     "frameworks": Framework,
     "choices": Choice,
     "precisions": Recipe,

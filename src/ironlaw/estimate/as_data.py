@@ -87,6 +87,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "nearest_runs": [] if step is None else nearest_runs(group, at),
         "support": None if step is None else support_data(group, at),
         "ceiling": None if step is None else ceiling_data(group, at),
+        **({"published_layouts": layouts} if (layouts := published_layouts(group, at)) else {}),
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         **documents_data(group, at),
@@ -103,6 +104,23 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "asked": asked_data(group, at),
         "records": records_data(group),
     }
+
+
+def published_layouts(group: Group, at: int) -> list[dict[str, Any]]:
+    """The published layouts of the class of a row whose plan was searched, each against its plan; a question of many rows has none."""
+    from ironlaw.estimate.bind.question import bind_question, with_batch
+    from ironlaw.estimate.layouts import layouts_data
+    from ironlaw.estimate.planner.rows import LAYOUT
+    from ironlaw.estimate.planner.space import read_space
+
+    asked = group.asked
+    if asked is None or len(asked.rows) > 1 or not {*LAYOUT} & {*group.chosen[at]} or not number(group.legal, at):
+        return []
+    bound = with_batch(bind_question(asked, group.folders))
+    row = bound.asked.rows[0]._replace(global_batch_size=number(group.plan.global_batch_size, at))
+    level = 1.0 if group.level is None else number(group.level.factor, at)
+    seconds = (number(group.step.tree.value, at) or np.nan) / level
+    return layouts_data(bound, group.job, row, read_space(asked.space), plan_data(group, at), seconds)
 
 
 def unsearched_data(group: Group, at: int) -> tuple[str, ...]:

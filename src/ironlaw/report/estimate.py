@@ -18,6 +18,7 @@ from ironlaw.estimate.as_data import (
     number,
     placement_data,
     plan_data,
+    published_layouts,
     run_data,
     stage_name,
     unsearched_data,
@@ -41,6 +42,7 @@ from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.documents import document_lines
+from ironlaw.report.layouts import close_lines
 from ironlaw.report.nearest import nearest_lines
 from ironlaw.report.routing import routing_lines
 from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
@@ -122,6 +124,7 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = (), sett
         yield describe_settings(settings)
     if words := support_words(support_data(group, at)):
         yield words
+    yield from close_lines(published_layouts(group, at))
     yield from routing_lines(routing_data(group, at))
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"

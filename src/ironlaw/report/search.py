@@ -19,6 +19,7 @@ from ironlaw.report.estimate import (
     support_words,
     waterfall_line,
 )
+from ironlaw.report.layouts import layout_lines
 from ironlaw.report.near import near_best, one_less
 from ironlaw.report.terminal import Ink, dollars, short, variant_words
 from ironlaw.search.why import shortest_why
@@ -47,6 +48,7 @@ def page(data: dict[str, Any], colour: bool = False) -> str:
         parts += [
             best(data, ink),
             plans(data, ink),
+            layout_lines(data["published_layouts"], ink),
             near_best(data, ink),
             one_less(data, ink),
             sizing(data, ink),

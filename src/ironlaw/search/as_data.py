@@ -11,6 +11,7 @@ from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, step_band, told_apart, winner_bias
 from ironlaw.estimate.cautions import remedy_lines, seldom_lines
+from ironlaw.estimate.layouts import layouts_data
 from ironlaw.estimate.planner.choose import Choice as Planned
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.remedies import remedies_of
@@ -60,6 +61,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "told_apart": told_apart(result.folders),
         "gain_slope": gain_slope(result.folders),
         "winner_bias": bias_of_best(plans, estimates),
+        "published_layouts": _published_layouts(choices[0]) if choices and advice else [],
         "near": near,
         "one_less": fewer,
         "pareto": [pareto_entry(choice, values) for choice, values in result.pareto()],
@@ -214,6 +216,13 @@ def _near_best(
     # a search that was stopped has no time left for the searches of smaller counts
     less = None if result.partial else one_less(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
     return near_entry(near, choices[0], shares), less
+
+
+def _published_layouts(best: Choice) -> list[dict[str, Any]]:
+    """The published layouts nearest to the best plan's job, each against that plan."""
+    setting = best.setting
+    row = setting.bound.asked.rows[0]._replace(gpus=setting.gpus, global_batch_size=setting.batch)
+    return layouts_data(setting.bound, setting.job, row, setting.question.space, best.values, best.seconds)
 
 
 def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:

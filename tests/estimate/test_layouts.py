@@ -1,0 +1,117 @@
+"""Published layouts: records that say what their runs say, and what such a layout takes on another job."""
+
+from __future__ import annotations
+
+import pytest
+
+import ironlaw
+from ironlaw.catalog import load
+from ironlaw.cli.main import main
+from ironlaw.estimate.bind.question import bind_question, with_batch
+from ironlaw.estimate.layouts import AXES, axes_on, layouts_of, time_layout
+from ironlaw.estimate.planner.space import read_space
+from ironlaw.search.as_data import search_data
+from ironlaw.validate.runs import read_runs
+
+LAYOUTS = [layout for name in load.names("layouts") for layout in load.record("layouts", name).layout]
+JOB = {"on": "h100-sxm", "gpus": 32, "global_batch_size": 512, "seq_len": 8192}
+
+
+def question(model, **options):
+    """The bound question, its job and its row."""
+    estimate = ironlaw.estimate(model, **options)
+    group = estimate.place_of(0)[0]
+    bound = with_batch(bind_question(estimate.asked, ()))
+    return bound, group.job, bound.asked.rows[0]
+
+
+def found(model, **options):
+    """The published layouts in the JSON of an estimate."""
+    return ironlaw.estimate(model, **options).row(0).get("published_layouts", [])
+
+
+def test_a_layout_is_what_its_runs_say():
+    """Every axis of a record, its counts and precisions are those of its rows in the table of runs, where one rank may be left out."""
+    runs = {run.id: run for run in read_runs()[0]}
+    assert 8 <= len(LAYOUTS) <= 32
+    assert len({layout.name for layout in LAYOUTS}) == len(LAYOUTS)
+    for layout in LAYOUTS:
+        rows = [runs[name].asked[0] for name in layout.runs]
+        for row in rows:
+            for axis in AXES:
+                assert row.get(axis, "" if axis == "recompute" else 1.0) == getattr(layout, axis)
+            assert (row["seq_len"], row["framework"]) == (layout.seq_len, layout.framework) or layout.framework.startswith("torchtitan")
+        if rows:
+            assert sorted({int(row["gpus"]) for row in rows}) == list(layout.gpus)
+            assert {row.get("precision", "bf16") for row in rows} == set(layout.precisions)
+
+
+def test_a_layout_takes_what_the_best_plan_with_its_axes_takes():
+    """Without a pipeline there are no stages to balance, so a search with the same axes has the same plans."""
+    (one,) = found("llama-3-8b", **JOB, tokens="1T")
+    assert (one["plan"]["cp"], one["plan"]["micro_batch_size"], one["gpus"][0]) == (2, 1, 8)
+    fixed = ironlaw.estimate("llama-3-8b", **JOB, tp=1, pp=1, cp=2, ep=1, zero=1, micro_batch_size=1)
+    assert fixed.place_of(0)[0].recompute == ("none",)
+    assert one["step_seconds"] == pytest.approx(float(fixed.step_seconds[0]), rel=1e-12)
+    best = float(ironlaw.estimate("llama-3-8b", **JOB).step_seconds[0])
+    assert one["longer"] == pytest.approx(one["step_seconds"] / best - 1.0)
+    assert 0.0 <= one["likely_longer"] <= one["longer"]
+    assert one["tie"] == (one["longer"] < 0.05)
+    assert one["source"]["url"].startswith("https://")
+
+
+def test_a_plan_and_an_estimate_say_the_same():
+    asked = {**JOB, "fix": "tp=1"}
+    data = search_data(ironlaw.search("llama-3-8b", **asked))
+    assert data["published_layouts"] == found("llama-3-8b", **JOB, tp=1)
+
+
+def test_what_the_question_fixes_is_kept():
+    assert found("llama-3-8b", **JOB, cp=1) == []
+    assert [one["name"] for one in found("llama-3-8b", **JOB, cp=2)] == ["dense-8b-h100-nemo"]
+    assert found("llama-3-8b", **JOB, tp=1, pp=1, ep=1, vpp=1, zero=1, micro_batch_size=1, recompute="none") == []  # nothing is open
+
+
+def test_the_stack_and_the_device_decide():
+    names = {one["name"] for one in found("llama-3-8b", **JOB, framework="torchtitan-compile")}
+    assert names == {"dense-8b-h100-torchtitan"}
+    assert found("llama-3-8b", **{**JOB, "on": "mi300x"}) == []
+    assert found("llama-3-8b", **{**JOB, "seq_len": 65536, "global_batch_size": 64}) == []  # no run was so long
+
+
+def test_a_layout_that_needs_more_accelerators_says_why():
+    bound, job, row = question("llama-3-70b", on="h100-sxm", gpus=16, global_batch_size=128, seq_len=8192, framework="megatron")
+    layout = next(one for one in LAYOUTS if one.name == "dense-70b-h100-nemo")
+    timed = time_layout(bound, job, row, read_space(None), layout)
+    assert timed.seconds is None
+    assert "16 gpus do not factor" in timed.why_not
+
+
+def test_chunks_divide_the_layers_and_micro_batches_the_sequences():
+    """GPT-3 has 96 layers: 12 stages a rank of 8 hold 12 chunks of one. On 4 stages 5 chunks do not divide its 24: 4 and 6 are nearest.
+    16 sequences of a micro-batch meet 12 of a rank: 4 divide both."""
+    _, job, row = question("gpt-3-175b", on="h100-sxm", gpus=512, global_batch_size=1024, framework="megatron")
+    named = {layout.name: layout for layout in LAYOUTS}
+    assert axes_on(job, row, named["dense-175b-h100-nemo"])["vpp"] == 12.0
+    axes = axes_on(job, row, named["dense-70b-h100-nemo"])
+    assert axes["vpp"] in (4.0, 6.0)
+    layout = named["dense-70b-h100-torchtitan"]
+    assert layout.micro_batch_size == 16
+    assert axes_on(job, row._replace(global_batch_size=12.0 * 64), layout)["micro_batch_size"] == 4.0
+
+
+def test_the_nearest_in_size_come_first():
+    bound, job, row = question("llama-3.1-405b", on="h100-sxm", gpus=1024, global_batch_size=512, seq_len=8192, framework="megatron")
+    assert [one.name for one in layouts_of(bound, job, row, read_space(None))] == ["dense-405b-h100-bridge", "dense-340b-h100-nemo"]
+
+
+def test_the_pages_name_them(capsys):
+    words = ["llama-3-8b", "--on", "h100-sxm", "--gpus", "32", "--global-batch-size", "512", "--seq-len", "8192"]
+    assert main(["estimate", *words]) == 0
+    assert (
+        "published layout: cp 2, zero 1, micro-batch 1, recompute none (Llama 3.1 8B in NeMo on H100, 8 to 128" in capsys.readouterr().out
+    )
+    assert main(["plan", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "Published layouts" in printed
+    assert "README_8b.md" in printed
