@@ -138,14 +138,15 @@ def time_layout(bound: Bound, job: Job, row: Row, space: Space, layout: Layout) 
     runs = np.flatnonzero(legal(rules))
     if not runs.size:
         return Timed(layout, shown, why_not="; ".join(broken(own, plan, rules, 0)))
-    plan = plan.take(runs)
     with np.errstate(all="ignore"):
-        needed = np.broadcast_to(memory(own, bound.cluster, plan).device, (plan.rows,))
-        seconds = np.broadcast_to(step(own, bound.cluster, plan).tree.value, (plan.rows,))
+        needed = np.broadcast_to(memory(own, bound.cluster, plan.take(runs)).device, runs.shape)
     for keeps, room in ((True, bound.room(own.framework.name)), (False, bound.cluster.room)):
-        if np.any(needed <= room):
-            at = int(np.argmin(np.where(needed <= room, seconds, np.inf)))
-            return Timed(layout, {**shown, "recompute": rows[runs[at]].recompute}, float(seconds[at]), keeps)
+        kept = runs[needed <= room]
+        if kept.size:
+            with np.errstate(all="ignore"):
+                seconds = np.broadcast_to(step(own, bound.cluster, plan.take(kept)).tree.value, kept.shape)
+            at = int(np.argmin(seconds))
+            return Timed(layout, {**shown, "recompute": rows[kept[at]].recompute}, float(seconds[at]), keeps)
     least, most = (units.show(size, "B", 4) for size in (float(needed.min()), bound.cluster.accelerator.usable_memory))
     return Timed(layout, shown, why_not=f"it does not fit: {least} of {most} per accelerator")
 
