@@ -11,10 +11,11 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import IronlawError
+from ironlaw.estimate.planner.evidence import sort_by_score
 from ironlaw.estimate.planner.grid import Task, rooms
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.question.defaults import NEAR
-from ironlaw.search.answer import fastest_of_each_kind
+from ironlaw.search.answer import best_of_each_kind
 from ironlaw.search.sweep import KIND_AXES, Sweep, kind_numbers, pareto_indices, pareto_plans, sweep
 
 MODELS = ("llama-3-8b", "mixtral-8x7b", "qwen-3-0.6b", "deepseek-v2-lite", "nemotron-h-8b", "gemma-3-4b")
@@ -100,11 +101,16 @@ def test_a_longer_list_is_that_of_every_plan(seed):
     found, plans = found_of(seed), every_plan(seed)
     good = next((some for some in fitting(found.settings[0].swept.task, plans) if some.seconds.size), None)
     listed = found.first(300)
-    expected = [] if good is None else rows_of(sort_plans(good).take(slice(0, 300)))
+    task = found.settings[0].swept.task
+    expected = [] if good is None else rows_of(sort_by_score(task, good).take(slice(0, 300)))
     assert [(c.seconds, c.device, tuple(c.values.values())) for c in listed] == expected
-    assert {choice.seconds for choice in fastest_of_each_kind(found.settings[0])} == (
-        set() if good is None else set(found.settings[0].swept.best[found.settings[0].swept.room]) - {np.inf}
-    )
+    of_kinds = sorted((int(kind_numbers(choice.values)), choice.seconds) for choice in best_of_each_kind(found.settings[0]))
+    if good is None:
+        assert of_kinds == []
+        return
+    ordered = sort_by_score(task, good)
+    kinds, first = np.unique(kind_numbers(ordered.columns), return_index=True)
+    assert of_kinds == list(zip(kinds.tolist(), ordered.seconds[first].tolist(), strict=True))
 
 
 def test_most_plans_are_excluded():

@@ -112,7 +112,8 @@ class TestAnswer:
         assert best["memory"]["keeps_margin"]
         assert faster["note"] and not faster["memory"]["keeps_margin"]
         assert faster["memory"]["fits"] and faster["step"]["seconds"] < best["step"]["seconds"]
-        assert [plan["note"] for plan in data["plans"][:-1]] == [""] * (len(data["plans"]) - 1)
+        for plan in data["plans"][:-1]:  # what is faster and keeps the margin has more values that nobody measured
+            assert bool(plan["note"]) == (plan["step"]["seconds"] < best["step"]["seconds"])
 
     def test_no_plan_beats_one_of_the_front(self, data):
         points = np.array([list(point["objectives"].values()) for point in data["pareto"]])

@@ -115,7 +115,7 @@ def test_the_answer_says_why_context_parallelism_is_used():
     data = search_data(long(), advice=False)
     told, best = data["context_parallel"], data["plans"][0]
     assert told["cp"] == best["plan"]["cp"] > 1
-    assert told["method"] == best["plan"]["cp_method"] == next(iter(told["methods"]))
+    assert told["method"] == best["plan"]["cp_method"]
     assert told["methods"][told["method"]] == best["step"]["seconds"]
     without = ironlaw.search(**LONG, fix="cp=1").first(1)
     assert told["other_cp"] == 1
@@ -133,9 +133,9 @@ def test_the_answer_says_why_context_parallelism_is_not_used(tmp_path):
     data = search_data(ironlaw.search(**question), advice=False)
     told = data["context_parallel"]
     assert told["cp"] == 1
-    seconds = {cp: ironlaw.search(**{**question, "fix": f"pp=1,cp={cp}"}).first(1)[0].seconds for cp in (2, 4, 8)}
-    assert told["other_cp"] == min(seconds, key=lambda cp: seconds[cp])
-    assert told["other_seconds"] == min(seconds.values()) >= data["plans"][0]["step"]["seconds"]
+    others = {cp: ironlaw.search(**{**question, "fix": f"pp=1,cp={cp}"}).first(1)[0] for cp in (2, 4, 8)}
+    assert told["other_cp"] == min(others, key=lambda cp: others[cp].score)
+    assert told["other_seconds"] == others[told["other_cp"]].seconds >= data["plans"][0]["step"]["seconds"]
     assert f"cp 1: with cp {told['other_cp']} the fastest plan takes" in page(data)
     # the page says so where there is no other plan to compare with
     assert "none is in the search space" in page(search_data(ironlaw.search(**LONG, fix="cp=1"), advice=False))

@@ -20,6 +20,7 @@ from ironlaw.estimate.cautions import cautions, remedy_lines, seldom_lines
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
 from ironlaw.estimate.memory.total import Memory, memory
+from ironlaw.estimate.planner.choose import Faster
 from ironlaw.estimate.planner.place import Placed, place
 from ironlaw.estimate.planner.remedies import Remedies
 from ironlaw.estimate.rates import below_peak, throughput
@@ -52,6 +53,7 @@ class Group(Frozen):
     variant: Mapping[str, Any]  # options that were chosen for the job
     tight: tuple[bool, ...]  # no plan keeps the margin of memory free, so one was chosen that does not
     remedies: tuple[Remedies, ...]  # batches and numbers of accelerators that are much faster
+    faster: tuple[Faster | None, ...]  # the fastest plan, where another was preferred for its evidence
     rules: Mapping[str, Any]
     memory: Memory
     step: Step
@@ -287,6 +289,7 @@ def evaluate(placed: Placed) -> Group:
         variant=placed.variant,
         tight=placed.tight,
         remedies=placed.remedies,
+        faster=placed.faster,
         rules={**rules, "below_peak": below_peak(job, cluster, rates["mfu"].value), "fits": needed.fits},
         memory=needed,
         step=timed,
@@ -301,7 +304,7 @@ def evaluate(placed: Placed) -> Group:
 def evaluate_plans(group: Group, rows: Sequence[int], folders: tuple[str, ...]) -> Group:
     """Some rows of a group, evaluated again with the plans they have."""
     assert group.asked is not None
-    own = ("recompute", "chosen", "tight", "remedies")
+    own = ("recompute", "chosen", "tight", "remedies", "faster")
     return evaluate(
         Placed(
             bound=with_batch(bind_question(group.asked.replace(**group.variant), folders)),

@@ -88,6 +88,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "support": None if step is None else support_data(group, at),
         "ceiling": None if step is None else ceiling_data(group, at),
         **({"published_layouts": layouts} if (layouts := published_layouts(group, at)) else {}),
+        **faster_data(group, at),
         "memory": memory_data(group, at, explain),
         "throughput": throughput_data(group, at, step is None),
         **documents_data(group, at),
@@ -134,6 +135,33 @@ def unsearched_data(group: Group, at: int) -> tuple[str, ...]:
     axes = ("pp", "cp", "ep", "seq_len", "offload_optimizer", "offload_activations")
     plan = {**{axis: number(getattr(group.plan, axis), at) for axis in axes}, "recompute": group.recompute[at]}
     return unsearched(read_space(group.asked.space), group.job, group.cluster, group.asked.given, plan)
+
+
+def faster_data(group: Group, at: int) -> dict[str, Any]:
+    """The fastest plan, where another was chosen because published runs measured more of it; else nothing."""
+    from ironlaw.estimate.again import as_option
+    from ironlaw.estimate.bands import gain_slope, likely_ratio
+
+    faster = group.faster[at]
+    if faster is None:
+        return {}
+    ratio = (number(group.step.tree.value, at) or faster.seconds) / faster.seconds
+    plan = {name: as_option(name, value) for name in _FASTER if (value := getattr(faster.row, name)) is not None}
+    return {
+        "faster_unmeasured": {
+            "plan": plan,
+            "seconds": faster.seconds,
+            "gain": ratio - 1.0,
+            "likely_gain": float(likely_ratio(ratio, gain_slope(group.folders))) - 1.0,
+            "never_measured": list(faster.never_measured),
+        }
+    }
+
+
+_FASTER = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size", "recompute", "overlap", "offload",
+    "first_stage_layers", "last_stage_layers",
+)  # fmt: skip
 
 
 def assumptions(group: Group, at: int) -> list[dict[str, Any]]:

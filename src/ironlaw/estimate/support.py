@@ -173,14 +173,16 @@ def degree_status(value: Any, length: Any, ran: Sequence[tuple[float, float]]) -
 
 def statuses(job: Job, plan: Plan) -> Iterator[tuple[str, str | None, Any, Any]]:
     """(axis, word or None for a degree, where plans have it, index in STATUS) of every axis of some plans, as columns."""
+    for axis, column, status in _degrees(job, {axis: getattr(plan, axis) for axis in DEGREES}, plan.seq_len):
+        yield axis, None, column > 1.0, status
     of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
-    for axis in DEGREES:
-        column = getattr(plan, axis)
-        length = plan.seq_len if axis == "cp" else 1.0
-        ran = [(float(line.value), line.length if axis == "cp" else 1.0) for line in of_kind.get(axis, ())]
-        yield axis, None, column > 1.0, degree_status(column, length, ran)
     for axis, word, on in words_of(job, plan):
         yield axis, word, on, np.int64(0 if word in of_kind else NEVER)
+
+
+def has_runs(job: Job) -> bool:
+    """True where there is a published run of a job's kind of stack and model."""
+    return (stack_kind(job), model_kind(job)) in read_values()
 
 
 def never_measured(job: Job, plan: Plan) -> Any:
@@ -189,6 +191,26 @@ def never_measured(job: Job, plan: Plan) -> Any:
     for _, _, on, status in statuses(job, plan):
         count = count + (on & (status == NEVER))
     return count
+
+
+def never_measured_names(job: Job, plan: Plan) -> tuple[str, ...]:
+    """The values of one plan that no such run had, as a page names them."""
+    listed = ((word or _degree_words(axis, plan), on & (status == NEVER)) for axis, word, on, status in statuses(job, plan))
+    return tuple(name for name, never in listed if np.all(never))
+
+
+def never_measured_degrees(job: Job, columns: Mapping[str, Any], seq_len: float) -> Any:
+    """How many degrees of each row of ``columns`` no such run had: no plan of the row has fewer such values."""
+    return sum((column > 1.0) & (status == NEVER) for _, column, status in _degrees(job, columns, seq_len))
+
+
+def _degrees(job: Job, columns: Mapping[str, Any], seq_len: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(axis, degrees, index in STATUS) of every degree."""
+    of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
+    for axis in DEGREES:
+        with_length = axis == "cp"
+        ran = [(float(line.value), line.length if with_length else 1.0) for line in of_kind.get(axis, ())]
+        yield axis, columns[axis], degree_status(columns[axis], seq_len if with_length else 1.0, ran)
 
 
 def support_data(group: Group, at: int) -> dict[str, Any]:
@@ -208,7 +230,7 @@ def support_data(group: Group, at: int) -> dict[str, Any]:
         "model": model_kind(job),
         "any": bool(of_kind),
         "values": values,
-        "never_measured": [value["value"] for value in values if value["status"] == STATUS[NEVER]],
+        "never_measured": list(never_measured_names(job, plan)),
     }
 
 

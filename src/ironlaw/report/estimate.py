@@ -13,6 +13,7 @@ from ironlaw import units
 from ironlaw.estimate.as_data import (
     assumptions,
     bound_data,
+    faster_data,
     host_data,
     memory_data,
     number,
@@ -125,6 +126,7 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = (), sett
     if words := support_words(support_data(group, at)):
         yield words
     yield from close_lines(published_layouts(group, at))
+    yield from faster_words(faster_data(group, at).get("faster_unmeasured"))
     yield from routing_lines(routing_data(group, at))
     if words := placement_words(placement_data(group, at), plan["gpus"]):
         yield f"placement: {words}"
@@ -133,6 +135,16 @@ def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = (), sett
     yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
     if group.job.objective is not None:
         yield _objective_line(group, plan)
+
+
+def faster_words(faster: dict[str, Any] | None) -> Iterator[str]:
+    """The fastest plan without evidence, and its gain; nothing where the chosen plan is the fastest."""
+    if faster is None:
+        return
+    plan = {**dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard"), 1), **faster["plan"]}
+    gain = f"likely {faster['likely_gain']:.1%} faster ({faster['gain']:.1%} predicted)"
+    layout = f"{mesh_words(plan)}, zero {plan['zero']:g}, micro-batch {plan['micro_batch_size']:g}, recompute {plan['recompute']}"
+    yield f"fastest without evidence: {layout}: {gain}; never measured: {', '.join(faster['never_measured'])}"
 
 
 def support_words(support: dict[str, Any]) -> str:

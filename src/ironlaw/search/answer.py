@@ -15,8 +15,9 @@ from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
 from ironlaw.estimate.bind.batch import batch_range
+from ironlaw.estimate.planner.evidence import scores, sort_by_score
 from ironlaw.estimate.planner.grid import usable_choices
-from ironlaw.estimate.planner.plans import Plans, sort_plans
+from ironlaw.estimate.planner.plans import Plans, join_plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
 from ironlaw.estimate.planner.unsearched import unsearched
@@ -25,7 +26,7 @@ from ironlaw.question.asked import Asked, Row, with_options
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of, on_count, with_row
 from ironlaw.search.sizing import is_sized, meets_limits, sized
-from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans
+from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans, preferred_plans
 from ironlaw.shown import Columns, Shown, writer
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Choice(Shown):
     values: dict[str, Any]
     seconds: float
     device: float
+    price: float = 1.0  # what it must be faster by for what no published run measured; see ``planner.evidence``
+
+    @property
+    def score(self) -> float:
+        """Seconds by which plans of a setting are ordered."""
+        return self.seconds * self.price
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -147,11 +154,14 @@ class SearchResult(Shown, Columns):
 
     # --- which plans meet the question
 
-    def rank_key(self, setting: Setting, seconds: Any) -> tuple[Any, ...]:
-        """Whether memory stays free, then the objective, then what decides between equals: time, then accelerators."""
+    def rank_key(self, setting: Setting, seconds: Any, price: Any = 1.0) -> tuple[Any, ...]:
+        """Whether memory stays free, then the objective, then what decides between equals: time, then accelerators.
+
+        Objective and time count ``price`` times: what no published run measured must be faster by more than can be told.
+        """
         objectives = setting.objectives(seconds)
         room = np.full(np.shape(objectives["time"]), float(setting.swept.room))
-        return (room, objectives[self.question.minimize], objectives["time"], objectives["gpus"])
+        return (room, price * objectives[self.question.minimize], price * objectives["time"], objectives["gpus"])
 
     def ranked(self) -> list[Setting]:
         """Settings whose fastest plan meets the question, best first."""
@@ -160,12 +170,12 @@ class SearchResult(Shown, Columns):
 
     def first(self, number: int) -> list[Choice]:
         """The first ``number`` plans, of any kind."""
-        return self._sort_choices(lambda setting: to_choices(setting, fastest_plans(setting.swept, number)))[:number]
+        return self._sort_choices(lambda setting: to_choices(setting, preferred_plans(setting.swept, number)))[:number]
 
     def of_kinds(self, number: int) -> list[Choice]:
         """The best plan, and the next that differ in kind: other accelerators, or other axes of the mesh."""
         chosen: dict[Any, Choice] = {}
-        for choice in self._sort_choices(fastest_of_each_kind):
+        for choice in self._sort_choices(best_of_each_kind):
             chosen.setdefault(choice.kind, choice)
         listed = list(chosen.values())
         firsts = {
@@ -180,7 +190,8 @@ class SearchResult(Shown, Columns):
         for setting in self.ranked():
             choices = choices_of(setting)
             seconds = np.array([c.seconds for c in choices])
-            keys, meets = self.rank_key(setting, seconds), meets_limits(self.question, setting.objectives(seconds))
+            keys = self.rank_key(setting, seconds, np.array([c.price for c in choices]))
+            meets = meets_limits(self.question, setting.objectives(seconds))
             keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
         return [item[-1] for item in sorted(keyed, key=lambda item: item[:-1])]
 
@@ -189,6 +200,11 @@ class SearchResult(Shown, Columns):
         choices = to_choices(best.setting, pareto_plans(best.setting.swept))
         return min([best, *choices], key=lambda choice: choice.seconds)
 
+    def fastest_without_evidence(self, best: Choice) -> list[Choice]:
+        """The fastest plan of the best plan's setting that keeps as much memory free, where the best was preferred for its evidence."""
+        fastest = to_choices(best.setting, fastest_plans(best.setting.swept, 1))
+        return [choice for choice in fastest if choice.seconds < best.seconds and choice.price > best.price]
+
     def listed(self) -> tuple[list[Choice], Choice | None]:
         """The plans that the page lists, and which of them is listed because it is faster than the best, with less memory free."""
         if self.question.top:
@@ -196,8 +212,9 @@ class SearchResult(Shown, Columns):
         choices = self.of_kinds(defaults.PLANS)
         if not choices:
             return [], None
+        choices += [one for one in self.fastest_without_evidence(choices[0]) if not any(one.same_as(other) for other in choices)]
         faster = self.fastest_that_fits(choices[0])
-        if faster.seconds >= choices[0].seconds:
+        if faster.seconds >= min(choice.seconds for choice in choices if choice.setting is faster.setting):
             return choices, None
         return [*choices, faster], faster
 
@@ -260,13 +277,28 @@ def undominated(points: Any) -> Any:
     return np.array(sorted(best), dtype=np.int64)
 
 
-def fastest_of_each_kind(setting: Setting) -> list[Choice]:
-    """The fastest plan of every kind in a setting: its framework, and the axes of the mesh it uses; of equals the simplest."""
+def best_of_each_kind(setting: Setting) -> list[Choice]:
+    """The best plan of every kind in a setting: its framework, and the axes of the mesh it uses; of equals the simplest."""
     if setting.swept is None:
         return []
     if "kinds" not in setting.swept.memo:
-        setting.swept.memo["kinds"] = _fastest_of_kinds(setting.swept)
+        setting.swept.memo["kinds"] = _best_of_kinds(setting.swept)
     return to_choices(setting, setting.swept.memo["kinds"])
+
+
+def _best_of_kinds(swept: Sweep) -> Plans:
+    """The plans of the best score (``planner.evidence``) of each kind in a setting."""
+    fastest = _fastest_of_kinds(swept)
+    most = scores(swept.task, fastest)
+    dearer = most > fastest.seconds
+    if not dearer.any():  # no plan has a better score than a faster one
+        return fastest
+    limit = np.full(2 ** len(KIND_AXES), -np.inf)
+    limit[kind_numbers(fastest.columns)[dearer]] = most[dearer]
+    rows = np.flatnonzero(swept.settle(limit[swept.kind]) <= limit[swept.kind])
+    plans = [swept.open(rows[swept.kind[rows] == kind], limit[kind]) for kind in np.unique(swept.kind[rows])]
+    every = sort_by_score(swept.task, join_plans([fastest.take(np.flatnonzero(~dearer)), *plans]))
+    return every.take(np.sort(np.unique(kind_numbers(every.columns), return_index=True)[1]))
 
 
 def _fastest_of_kinds(swept: Sweep) -> Plans:
@@ -283,7 +315,8 @@ def _fastest_of_kinds(swept: Sweep) -> Plans:
 def to_choices(setting: Setting, plans: Plans) -> list[Choice]:
     """Plans of a setting as a list of choices."""
     rows = ({name: column[i] for name, column in plans.columns.items()} for i in range(plans.seconds.size))
-    return [Choice(setting, row, float(plans.seconds[i]), float(plans.device[i])) for i, row in enumerate(rows)]
+    price = scores(setting.swept.task if setting.swept else setting.task(), plans) / plans.seconds
+    return [Choice(setting, row, float(plans.seconds[i]), float(plans.device[i]), float(price[i])) for i, row in enumerate(rows)]
 
 
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:

@@ -146,15 +146,21 @@ def plan_entries(
             "variant": choice.setting.variant,
             "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
             "tie": bool(i and choice is not faster and goals[i] < apart * goals[0]),
-            "note": f"fastest that fits, {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
-            if choice is faster
-            else "",
+            "note": _note(choice, choices[0], faster),
             "fastest_probability": None,
             **longer_data(choice, choices[0], result.folders),
             "band": step_band(places[i][0], places[i][1], choice.seconds),
         }
         for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))
     ]
+
+
+def _note(choice: Choice, best: Choice, faster: Choice | None) -> str:
+    """Why a plan is listed that is faster than the best: it leaves less memory free, or more of it was never measured."""
+    if choice is faster:
+        return f"fastest that fits, {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
+    ahead = comparable(choice.setting, best.setting) and choice.seconds < best.seconds and choice.price > best.price
+    return "without evidence" if ahead else ""
 
 
 def longer_data(choice: Choice, best: Choice, folders: tuple[str, ...]) -> dict[str, float | None]:
@@ -170,12 +176,10 @@ def longer_data(choice: Choice, best: Choice, folders: tuple[str, ...]) -> dict[
 
 
 def bias_of_best(plans: list[dict[str, Any]], estimates: list[tuple[Estimate, int]]) -> float | None:
-    """How much longer than predicted the best plan may take for having been picked; None where its probability is not known."""
-    share = plans[0]["fastest_probability"] if plans else None
-    if share is None:
-        return None
-    width = difference_width(*estimates[0][0].place_of(estimates[0][1]))
-    return None if width is None else winner_bias(share, *width)
+    """How much longer than predicted the fastest plan may take for having been picked; None where its probability is not known."""
+    shares = [plan["fastest_probability"] for plan in plans if plan["fastest_probability"] is not None]
+    width = difference_width(*estimates[0][0].place_of(estimates[0][1])) if shares else None
+    return None if width is None else winner_bias(max(shares), *width)
 
 
 def given_of(question: Question, choice: Choice) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.planner.best import best_plan
+from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.remedies import near_batch
 from ironlaw.estimate.smaller import KEPT, ranks_left, unit_of
@@ -96,9 +96,10 @@ def _best_of(settings: Sequence[Setting]) -> tuple[Choice | None, bool]:
     tasks = [setting.task() for setting in settings]
     if not any(any_legal(task) for task in tasks):  # rows whose plans are all illegal cost the planner a search
         return None, False
-    found = best_plan(tasks)
-    if found is None:
+    preferred = preferred_plan(tasks)
+    if preferred is None:
         return None, False
+    found = preferred.best
     if not found.plan.seconds.size or found.plan.device[0] > tasks[found.task].cluster.room:
         return None, True
     return to_choices(settings[found.task], found.plan)[0], True

@@ -9,6 +9,7 @@ import numpy as np
 
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.bands import difference_width, likely_fastest
+from ironlaw.estimate.planner.evidence import scores
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.space import CHOICES, ENDS, SWITCHES
@@ -25,10 +26,10 @@ SHOWN = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "micro_batch_size
 
 
 class Near(NamedTuple):
-    """The plans within NEAR of the best plan's step time, on as many accelerators of its kind and in its framework."""
+    """The plans within NEAR of the best plan's score (``planner.evidence``), on as many accelerators of its kind and in its framework."""
 
-    plans: list[Choice]  # fastest first
-    distinct: list[Choice]  # of plans that are alike but for what is overlapped the fastest
+    plans: list[Choice]  # best score first
+    distinct: list[Choice]  # of plans that are alike but for what is overlapped the best
     shown: list[Choice]  # the simplest, and those that differ most from the best and from each other; simplest first, without the best
 
     @property
@@ -39,12 +40,13 @@ class Near(NamedTuple):
 
 def near_plans(result: SearchResult, best: Choice) -> Near:
     """The plans near the best that meet the question and keep as much memory free."""
-    limit, plans = (1.0 + NEAR) * best.seconds, []
+    limit, plans = (1.0 + NEAR) * best.score, []
     for setting in settings_alike(result, best):
         opened = setting.swept.open(np.flatnonzero(setting.swept.settle(limit) <= limit), limit)
         meets = meets_limits(result.question, setting.objectives(opened.seconds))
+        meets &= scores(setting.swept.task, opened) <= limit
         plans += to_choices(setting, opened.take(np.flatnonzero(meets)))
-    plans.sort(key=lambda choice: (choice.seconds, effort(choice)))
+    plans.sort(key=lambda choice: (choice.score, effort(choice)))
     fastest: dict[Any, Choice] = {}
     for choice in plans:
         fastest.setdefault(tuple(item for item in values_of(choice).items() if not item[0].startswith("overlap_")), choice)

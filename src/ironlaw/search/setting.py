@@ -14,8 +14,8 @@ from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, note_framework, with_batch
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.documents.columns import real_tokens
-from ironlaw.estimate.planner.best import best_plan
 from ironlaw.estimate.planner.choose import Choice, bind_variant, choose
+from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.rows import columns_of, given_space, is_given, row_of_space
@@ -30,7 +30,7 @@ from ironlaw.question.asked import Row, with_options
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.search.question import Question
-from ironlaw.search.sweep import sweep
+from ironlaw.search.sweep import preferred_plans, sweep
 from ironlaw.terms import plain
 
 # axes of the space that ships whose values all listed plans share: those of the best plan, which is found in the whole space
@@ -91,9 +91,10 @@ class Setting:
         tasks: list[Task] = []
         for space_of_job, own in zip(usable, bounds, strict=True):
             tasks.append(task_of(space_of_job, own, own.job(self.framework), self.sizes, tasks))
-        best = best_plan(tasks) if any(any_legal(task) for task in tasks) else None
-        if best is None:
+        found = preferred_plan(tasks) if any(any_legal(task) for task in tasks) else None
+        if found is None:
             return {}
+        best = found.best
         return {**options[best.task], **{name: column[0] for name, column in best.plan.columns.items() if name in varied}}
 
     @cached_property
@@ -137,8 +138,14 @@ class Setting:
 
     @property
     def best(self) -> float:
-        """Step time of the best plan: the fastest that keeps memory free, or that fits where none does; infinity where none fits."""
-        return float(self.swept.seconds.min(initial=np.inf)) if self.swept else self.found
+        """Step time of the best plan (``planner.evidence``) that keeps memory free, else that fits; infinity where none does."""
+        if self.swept is None:
+            return self.found
+        if self.swept.rows < self.swept.task.mesh.rows or not np.isfinite(self.swept.seconds.min(initial=np.inf)):
+            return float(self.swept.seconds.min(initial=np.inf))
+        if "best" not in self.swept.memo:
+            self.swept.memo["best"] = float(preferred_plans(self.swept, 1).seconds[0])
+        return float(self.swept.memo["best"])
 
     @property
     def leanest(self) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.planner.best import TIMED, Visit
+from ironlaw.estimate.planner.evidence import scores, sort_by_score
 from ironlaw.estimate.planner.grid import (
     MOST_CELLS,
     ROWS,
@@ -326,6 +327,17 @@ def fastest_plans(swept: Sweep, number: int) -> Plans:
         limit = _nth_smallest(plans.seconds, number)
         plans = plans.take(np.flatnonzero(plans.seconds <= limit))
     return sort_plans(plans).take(slice(0, number))
+
+
+def preferred_plans(swept: Sweep, number: int) -> Plans:
+    """The ``number`` plans of the best scores (``planner.evidence``), the same as a search through all plans would list."""
+    fastest = fastest_plans(swept, number)
+    most = scores(swept.task, fastest)
+    if np.all(most == fastest.seconds):  # a slower plan has no better score
+        return fastest
+    limit = float(most.max())
+    plans = swept.open(np.flatnonzero(swept.settle(limit) <= limit), limit)
+    return sort_by_score(swept.task, plans).take(slice(0, number))
 
 
 def _nth_smallest(seconds: Any, number: int) -> float:

@@ -12,7 +12,7 @@ from ironlaw.estimate.as_data import stage_name
 from ironlaw.estimate.bands import gain_slope, likely_ratio
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.step import MICRO_BATCHES
-from ironlaw.search.answer import Choice, SearchResult, fastest_of_each_kind
+from ironlaw.search.answer import Choice, SearchResult, best_of_each_kind
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import other_variants
 from ironlaw.terms import Term, scalar
@@ -73,9 +73,9 @@ def shortest_why(rows: list[dict[str, Any]], least: int) -> list[dict[str, Any]]
 def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, Any]:
     """The best plan's context ranks and method, against the fastest plan with cp 1 (or cp > 1) on as many accelerators."""
     settings = [s for s in result.settings if _differ_in_method_only(s, best.setting)]
-    choices = [choice for setting in settings for choice in fastest_of_each_kind(setting)]
+    choices = [choice for setting in settings for choice in best_of_each_kind(setting)]
     uses_cp = best.values["cp"] > 1.0
-    opposite = min((c for c in choices if (c.values["cp"] > 1.0) != uses_cp), key=lambda c: c.seconds, default=None)
+    opposite = min((c for c in choices if (c.values["cp"] > 1.0) != uses_cp), key=lambda c: c.score, default=None)
     why: list[dict[str, Any]] = []
     leanest = None
     if opposite is not None:
@@ -97,11 +97,11 @@ def compare_context_parallel(result: SearchResult, best: Choice) -> dict[str, An
 
 
 def _fastest_by_method(choices: list[Choice]) -> dict[str, float]:
-    """Step time of the fastest plan with cp > 1 of every method, fastest first."""
+    """Step time of the best plan with cp > 1 of every method, fastest first."""
     fastest: dict[str, float] = {}
-    for choice in choices:
+    for choice in sorted(choices, key=lambda choice: choice.score):
         if choice.values["cp"] > 1.0:
-            fastest[method_of(choice)] = min(fastest.get(method_of(choice), np.inf), choice.seconds)
+            fastest.setdefault(method_of(choice), choice.seconds)
     return dict(sorted(fastest.items(), key=lambda item: item[1]))
 
 

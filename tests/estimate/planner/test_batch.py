@@ -106,15 +106,25 @@ def test_qlora_on_one_card_takes_16_sequences():
     assert plan.global_batch_size[0] == 16
 
 
+def fastest_rates(answer):
+    """Tokens per second of the fastest plan of every row, by which batches are compared; another may be taken for its evidence."""
+    rates = np.array(answer.tokens_per_second)
+    for group in answer.groups:
+        for at, faster in enumerate(group.faster):
+            if faster is not None:
+                rates[group.index[at]] *= np.ravel(np.broadcast_to(group.step.tree.value, group.index.shape))[at] / faster.seconds
+    return rates
+
+
 @pytest.mark.parametrize("gpus", [1300, 1500, 3000, 6000, 12000])
 def test_an_awkward_number_of_accelerators_takes_a_batch_that_it_divides(gpus):
-    """The batch is up to the limit, and loses at most 5 % of the tokens per second of the best there."""
+    """The batch is up to the limit, and its fastest plan loses at most 5 % of the tokens per second of the best there."""
     question = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": gpus}
     found, allowed = estimate(**question), range_of(**question)
     assert allowed.least <= found.groups[0].plan.global_batch_size[0] <= allowed.most
     top = [batch for batch in allowed.to_try(gpus) if batch > allowed.most / 2.0]
-    best = np.nanmax(estimate(**question, global_batch_size=np.array(top)).tokens_per_second)
-    assert found.tokens_per_second[0] >= 0.95 * best
+    best = np.nanmax(fastest_rates(estimate(**question, global_batch_size=np.array(top))))
+    assert fastest_rates(found)[0] >= 0.95 * best
 
 
 def test_a_batch_that_cannot_be_split_is_given_one_sequence_for_each_rank():

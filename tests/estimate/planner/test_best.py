@@ -299,7 +299,7 @@ def test_no_plan_drawn_from_the_default_space_beats_the_best():
 
 
 def test_a_given_plan_is_only_evaluated(monkeypatch):
-    monkeypatch.setattr("ironlaw.estimate.planner.choose.best_plan", None)
+    monkeypatch.setattr("ironlaw.estimate.planner.choose.preferred_plan", None)
     given = {"tp": 2, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}
     plan = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, **given).row(0)["plan"]
     assert (plan["vpp"], plan["cp"], plan["dp_shard"], plan["offload"], plan["overlap"]) == (

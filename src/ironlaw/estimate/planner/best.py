@@ -146,7 +146,11 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
     Of equal plans the simplest, and the one of the first task. None where no task has a legal plan. With a ``limit``, only plans that
     keep memory free and take at most so many seconds.
     """
-    visits = visits_of(tasks)
+    return best_of(visits_of(tasks), tasks, limit)
+
+
+def best_of(visits: list[Visit], tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
+    """``best_plan`` of tasks whose visits have begun."""
     if not visits:
         return None
     owners = [tasks.index(v.task) for v in visits]

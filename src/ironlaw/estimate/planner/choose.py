@@ -10,7 +10,8 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
-from ironlaw.estimate.planner.best import UNFIT, best_plan, may_fit
+from ironlaw.estimate.planner.best import UNFIT, Best, may_fit
+from ironlaw.estimate.planner.evidence import as_plan, preferred_plan
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
@@ -25,6 +26,7 @@ from ironlaw.estimate.planner.rows import (
 )
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
+from ironlaw.estimate.support import never_measured_names
 from ironlaw.job import Job
 from ironlaw.question import defaults
 from ironlaw.question.asked import Row
@@ -38,6 +40,20 @@ class Choice(NamedTuple):
     variant: dict[str, Any]
     tier: int = 0  # how much memory the plan keeps free: see ``best.Best``
     seconds: float = 0.0  # of a step, where the plan was searched
+    faster: Faster | None = None  # the fastest plan, where the plan was preferred for its evidence
+
+    @property
+    def fastest(self) -> float:
+        """Seconds of a step of the fastest plan, by which batches are compared."""
+        return self.faster.seconds if self.faster else self.seconds
+
+
+class Faster(NamedTuple):
+    """A plan that is predicted faster than the chosen one and has more values that no published run measured."""
+
+    row: Row
+    seconds: float
+    never_measured: tuple[str, ...]
 
 
 def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
@@ -78,7 +94,7 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
         if choice is None:
             return 0.0
         found[batch] = choice
-        return 0.0 if choice.tier else batch / choice.seconds
+        return 0.0 if choice.tier else batch / choice.fastest
 
     batch = pick_batch(batches, rate, defaults.widest_batch(batches, row.gpus or 1.0))
     if not found:  # no number of ranks divides such a batch: the least batch above that does
@@ -108,18 +124,31 @@ def search_row(
     ``rough``: of the part of the space in which batches are compared. ``fitting``: None also where bounds of memory say that no plan fits.
     """
     whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds, rough=rough)
-    best = None if fitting and not may_fit(tasks) else best_plan(tasks, limit)
-    if not bound.asked.framework and np.isinf(limit) and (best is None or best.tier == UNFIT):  # nothing else fits: what few run
+    best = None if fitting and not may_fit(tasks) else preferred_plan(tasks, limit)
+    if not bound.asked.framework and np.isinf(limit) and (best is None or best.fastest.tier == UNFIT):  # nothing else fits: what few run
         rare = tasks_of_row(bound, row, whole, bounds, seldom=True)
         if not (fitting or (rough and best)) or may_fit(rare[1]):
             variants, tasks, space = rare
-            best = best_plan(tasks, limit)
+            best = preferred_plan(tasks, limit)
     if best is None:
         return None
-    values = {name: column[0] for name, column in best.plan.columns.items()}
+    preferred, values = best.best, _values(best.best)
     searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(space.varies, columns_of(axis)))))
     chosen = _open_axes(bound, row, searched)
-    return Choice(row_of(row, values), chosen, variants[best.task], best.tier, float(best.plan.seconds[0]))
+    found = Choice(row_of(row, values), chosen, variants[preferred.task], preferred.tier, float(preferred.plan.seconds[0]))
+    return found if best.best is best.fastest else found._replace(faster=_faster(row, tasks, best.fastest))
+
+
+def _values(best: Best) -> dict[str, Any]:
+    """The values of a best plan by axis."""
+    return {name: column[0] for name, column in best.plan.columns.items()}
+
+
+def _faster(row: Row, tasks: list[Task], fastest: Best) -> Faster:
+    """The fastest plan of a row, with what of it no published run measured."""
+    task = tasks[fastest.task]
+    names = never_measured_names(task.job, as_plan(task, fastest.plan))
+    return Faster(row_of(row, _values(fastest)), float(fastest.plan.seconds[0]), names)
 
 
 def search_settings(bound: Bound) -> Choice | None:
@@ -132,11 +161,11 @@ def search_settings(bound: Bound) -> Choice | None:
     closed = close_by_rule(job, with_implied(row, bound.asked.schedule))._replace(overlap=row.overlap)
     bounds: dict[Any, Bound] = {(): bound}
     variants, tasks, _ = tasks_of_row(bound, closed, space, bounds, closed=False)
-    best = best_plan(tasks)
-    if best is None or best.tier == UNFIT:
+    found = preferred_plan(tasks)
+    if found is None or found.best.tier == UNFIT:
         return None
-    values = {name: column[0] for name, column in best.plan.columns.items()}
-    return Choice(row_of(closed, values), (), variants[best.task], best.tier, float(best.plan.seconds[0]))
+    best = found.best
+    return Choice(row_of(closed, _values(best)), (), variants[best.task], best.tier, float(best.plan.seconds[0]))
 
 
 def tasks_of_row(

@@ -43,6 +43,7 @@ class Task(Frozen):
     global_batch_size: float
     seq_len: float
     margin: float  # share of device memory that the best plan keeps free if any plan does
+    price: float = 1.0  # what a value that no published run measured must be faster by, as a factor; see ``planner.evidence``
 
 
 def rooms(task: Task) -> tuple[float, float, float]:

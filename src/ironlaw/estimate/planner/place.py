@@ -8,7 +8,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.question import Bound, framework_of
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import Choice, bind_variant, choose
+from ironlaw.estimate.planner.choose import Choice, Faster, bind_variant, choose
 from ironlaw.estimate.planner.remedies import NONE, Remedies, remedies_of
 from ironlaw.estimate.planner.rows import plan_of_rows
 from ironlaw.estimate.planner.space import read_space
@@ -29,6 +29,7 @@ class Placed(Frozen):
     chosen: tuple[tuple[str, ...], ...]
     tight: tuple[bool, ...]  # the plan was chosen, and keeps too little memory free because none keeps more
     remedies: tuple[Remedies, ...]  # batches and numbers of accelerators that are much faster
+    faster: tuple[Faster | None, ...]  # the fastest plan, where another was preferred for its evidence
 
 
 def place(bound: Bound) -> list[Placed]:
@@ -68,6 +69,7 @@ def _place(
         tuple(choice.chosen for choice in listed),
         tuple(0 < choice.tier < UNFIT for choice in listed),
         tuple(remedies.get(row, NONE) for row in asked),
+        tuple(choice.faster for choice in listed),
     )
 
 

@@ -8,7 +8,9 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from ironlaw.catalog import load
 from ironlaw.catalog.abilities import ANY, Can, has
+from ironlaw.catalog.records import Bands
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.abilities import form_of
 from ironlaw.estimate.bind.objective import runs_passes_of
@@ -18,6 +20,7 @@ from ironlaw.estimate.planner.ends import balanced_rows
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
 from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
+from ironlaw.estimate.support import has_runs
 from ironlaw.frozen import same_but
 from ironlaw.job import Job
 from ironlaw.question import defaults
@@ -135,11 +138,21 @@ def usable_space(space: Space, bound: Bound, gpus: float, seq_len: float) -> Spa
     return replace(space, values=values)
 
 
+def price_of(job: Job, folders: tuple[str, ...]) -> float:
+    """What a value that no published run of a job's kind measured must be faster by: the difference below which order is noise.
+
+    1 where there is no run of its kind, which tells no two plans apart. Plans of a space that a question gives are compared by time alone.
+    """
+    record: Bands = load.record("bands", "default", folders)
+    return 1.0 + record.told_apart.value if has_runs(job) else 1.0
+
+
 def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], others: Sequence[Task] = ()) -> Task:
     """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length.
 
     The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it.
     """
-    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], bound.margin(job.framework.name))
+    margin, price = bound.margin(job.framework.name), 1.0 if space.own else price_of(job, bound.folders)
+    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price)
     alike = (other.mesh for other in others if other.space == space and same_but(other.job, job, "moe_dispatcher"))
     return task.replace(mesh=next(alike, None) or mesh_rows(space, job, **sizes, balance=partial(balanced_rows, task)))

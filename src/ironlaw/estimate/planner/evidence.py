@@ -1,0 +1,100 @@
+"""The best plan by its time and its evidence: of plans that are predicted nearly alike the one that published runs measured.
+
+A plan's score is ``time price^n``, n its values that no published run of this kind of stack and model measured (``estimate.support``). The
+price of one is the difference below which two plans of a job were measured in the predicted order no more often than by chance
+(``told_apart`` of the bands record): what nobody measured must be faster by more than can be told.
+
+``score >= time``, so that only plans up to the score of the fastest matter. Where the fastest rests on measured runs, nothing is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ironlaw.estimate.planner.best import UNFIT, Best, Visit, best_of, visits_of
+from ironlaw.estimate.planner.grid import Task, rooms, row_minimum
+from ironlaw.estimate.planner.mesh import plan_of
+from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
+from ironlaw.estimate.planner.space import CHOICES
+from ironlaw.estimate.support import never_measured, never_measured_degrees
+from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
+
+OPENED = 64  # rows whose plans are scored at once
+
+
+class Preferred(NamedTuple):
+    """The best plan by score, and the fastest; the same one where the fastest has the best score."""
+
+    best: Best
+    fastest: Best
+
+
+def preferred_plan(tasks: Sequence[Task], limit: float = np.inf) -> Preferred | None:
+    """The plan of the best score that keeps to the room of the fastest (``best.best_plan``). None where there is no plan within ``limit``.
+
+    Where no plan fits, the leanest is both.
+    """
+    visits = visits_of(tasks)
+    fastest = best_of(visits, tasks, limit)
+    if fastest is None:
+        return None
+    return Preferred(fastest if fastest.tier == UNFIT else _best_score(visits, tasks, fastest), fastest)
+
+
+def _best_score(visits: Sequence[Visit], tasks: Sequence[Task], fastest: Best) -> Best:
+    """The plan of the best score within the room of the fastest; of equals the simplest, and the one of the first task."""
+    best, least = fastest, float(scores(tasks[fastest.task], fastest.plan)[0])
+    if least == fastest.plan.seconds[0]:
+        return fastest
+    for visit in visits:
+        task, at = visit.task, tasks.index(visit.task)
+        room = rooms(task)[fastest.tier]
+        rows, bound = _hopeful_rows(visit, room, least)
+        while rows.size and bound[0] <= least:
+            plans = open_rows(task, rows[:OPENED], least, room)
+            rows, bound = rows[OPENED:], bound[OPENED:]
+            if not plans.seconds.size:
+                continue
+            score = scores(task, plans)
+            if score.min() < least or (score.min() == least and at < best.task):
+                least = float(score.min())
+                best = Best(at, sort_by_score(task, plans.take(np.flatnonzero(score == least))).take(slice(0, 1)), fastest.tier)
+    return best
+
+
+def _hopeful_rows(visit: Visit, room: float, least: float) -> tuple[Any, Any]:
+    """The rows whose plans may have a score of at most ``least`` within ``room``, and a bound of it, the lowest first."""
+    task = visit.task
+    rows = np.flatnonzero((visit.leanest <= room) & (row_minimum(visit.least) <= least))
+    price = task.price ** never_measured_degrees(task.job, {n: column[rows] for n, column in task.mesh.columns.items()}, task.seq_len)
+    near = price * row_minimum(visit.least[..., rows]) <= least
+    rows, price = rows[near], price[near]
+    bound = price * visit.within(rows, visit.tighter.of(rows), room) if rows.size else np.empty(0)
+    order = np.argsort(bound, kind="stable")[: np.count_nonzero(bound <= least)]
+    return rows[order], bound[order]
+
+
+def scores(task: Task, plans: Plans) -> Any:
+    """``time price^n`` of some plans of a task [s]."""
+    if task.price == 1.0 or not plans.seconds.size:
+        return plans.seconds
+    return plans.seconds * task.price ** never_measured(task.job, as_plan(task, plans))
+
+
+def sort_by_score(task: Task, plans: Plans) -> Plans:
+    """Plans with the best score first; of equals the fastest, then the simplest."""
+    plans = sort_plans(plans)
+    return plans.take(np.argsort(scores(task, plans), kind="stable"))
+
+
+def as_plan(task: Task, plans: Plans) -> Plan:
+    """Opened plans as the columns of a Plan."""
+    hows, which = np.unique(plans.columns["recompute"].astype(str), return_inverse=True)
+    fractions = np.array([recompute_columns(how, task.job.framework.selective_recompute) for how in hows])[which]
+    columns = {name: column for name, column in plans.columns.items() if name not in CHOICES}
+    choices = {name: plans.columns[name] for name in CHOICES if name != "recompute"}
+    choices |= {name: fractions[:, at] for at, name in enumerate(RECOMPUTE)}
+    return plan_of(columns, task.global_batch_size, task.seq_len, **choices)
