@@ -99,7 +99,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 # rooms of estimate/ from the bottom up: each imports only rooms below it
 FLOORS = (
     "documents", "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "abilities", "support",
-    "bind", "rules", "unequal_work", "update", "step", "routing", "rates", "failures", "run", "planner", "cautions",
+    "bind", "rules", "unequal_work", "update", "step", "timeline", "routing", "rates", "failures", "run", "planner", "cautions",
     "evidence", "bands", "parameters", "layouts", "waterfall", "again", "many_lengths", "as_data", "columns", "citations",
     "saved", "answer", "sizing", "near_counts", "offers", "left_open", "smaller", "measured",
     "held", "table", "__init__",

@@ -180,7 +180,8 @@ def test_schedules_trade_bubble_for_memory():
     shape = {"tp": 2, "pp": 8, "zero": 1, "framework": "generic"}
     times = {s: seconds(schedule=s, **shape) for s in SCHEDULES}
     sizes = {s: held(schedule=s, **shape) for s in SCHEDULES}
-    assert times["gpipe"] == times["1f1b"] > times["zero-bubble"]
+    assert times["gpipe"] == pytest.approx(times["1f1b"], rel=1e-12)  # where the last stage, with the loss, is the slowest
+    assert times["1f1b"] > times["zero-bubble"]
     assert times["dualpipe"] < times["1f1b"]
     assert sizes["zero-bubble"] == sizes["1f1b"] < sizes["gpipe"]
     assert sizes["dualpipe"] > sizes["1f1b"]

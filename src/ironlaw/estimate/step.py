@@ -29,8 +29,9 @@ from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.network import context, overlapped_experts, sharding, tensor
 from ironlaw.estimate.network.sharding import Waits, data_parallel, exposed, fully_sharded, shared_table_reduction
 from ironlaw.estimate.pipeline import hand_overs
-from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
-from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
+from ironlaw.estimate.pipeline.bubbles import Loads
+from ironlaw.estimate.pipeline.schedules import bubble, microbatch_group, schedule_of
+from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages, unpaired_stages
 from ironlaw.estimate.update import optimizer
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
@@ -108,8 +109,45 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
 
 def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
     """The parts of a step whose micro-batches all take as long."""
-    s = Shapes.of(job, plan)
-    classes = stages(job, plan)
+    one = micro_batch(job, cluster, plan)
+    pace, forward, backward, hop = one.pace, one.forward, one.backward, one.hop
+    reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward, one.waits)
+    parts = [
+        total("micro-batches", one.terms, times=plan.num_microbatches, key=MICRO_BATCHES),
+        bubble(schedule_of(job), plan, one.loads, fold(one.terms), one.exposed),
+        *hand_overs.of_warm_up_and_flush(job, plan, hop, one.layers, forward / (forward + backward)),
+        reduced,
+        *shared_table_reduction(job, cluster, plan),
+        gathered,
+        *casts.kept_weights(cluster, job, plan, pace),
+        *untrained_passes(job, cluster, plan),
+        *loss_scaling(job, cluster, plan, pace),
+        optimizer(job, cluster, plan, pace),
+        *offloading.optimizer_traffic(job, cluster, plan, pace, backward, one.waits.either + one.waits.backward + one.data + reduced.value),
+        *([paging(cluster, memory(job, cluster, plan).paged)] if pages(job) else []),
+    ]
+    return parts, pace, (forward, backward)
+
+
+class MicroBatch(Frozen):
+    """One micro-batch on the stage that sets the pace, and what it takes on the others."""
+
+    pace: Pace
+    terms: list[Term]
+    layers: Any  # of the terms, all layers [s]
+    forward: Any  # computation of the forward pass of the layers [s]
+    backward: Any  # of the backward pass, with what it recomputes
+    waits: Waits
+    data: Any  # further waits of the backward pass, for data [s]
+    hop: Term  # one hand-over
+    alone: Any  # what passes that fill or drain the pipeline take longer, because no other micro-batch is beside them [s]
+    exposed: Any  # this, and hand-overs beside chunks: while the pipeline fills and drains, and what is longer than a chunk [s]
+    loads: Loads
+
+
+def micro_batch(job: Job, cluster: Cluster, plan: Plan) -> MicroBatch:
+    """The terms of one micro-batch, and the times that schedules and collectives of the whole job need."""
+    s, classes = Shapes.of(job, plan), stages(job, plan)
     per_kind = {kind: layer_times(job, cluster, plan, s, kind, classes[0]) for kind in kinds(job.model)}
     one_layer = {kind: fold(layer.terms) for kind, layer in per_kind.items()}
     embedding, head = embedding_term(job, cluster, plan, s), head_term(job, cluster, plan, s)
@@ -130,41 +168,28 @@ def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         waits = waits.plus(layer.waits.times(counts[kind]))
         data = data + counts[kind] * layer.data
         scattered = scattered + counts[kind] * layer.scattered
-    with_head = pace.of(lambda stage: stage.head)
     layers = [total(kind.name, layer.terms, times=counts[kind], key=kind) for kind, layer in per_kind.items()]
-    micro_batch = [
+    waited_for = total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hand_overs.overlapped(plan)), 0.0))
+    longer_than_chunks = hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward))
+    terms = [
         *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
-        total("output layer and loss", [head], times=with_head * heads_of(job)),
-        total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hand_overs.overlapped(plan)), 0.0)),
-        *hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward)),
+        total("output layer and loss", [head], times=pace.of(lambda stage: stage.head) * heads_of(job)),
+        waited_for,
+        *longer_than_chunks,
     ]
-    one_micro_batch = fold(micro_batch)
     hidden = {kind: layer.hidden for kind, layer in per_kind.items()}
-    unpaired, extra = times, 0.0  # a pass that fills or drains the pipeline has no other micro-batch beside it
+    alone: Any = 0.0
     if any(np.any(time > 0) for time in hidden.values()):
-        unpaired = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
-        extra = sum(counts[kind] * time for kind, time in hidden.items())
-    pipeline_time = through_pipeline(classes, unpaired) + np.where(plan.pp > 1, 2.0 * plan.pp * plan.vpp, 0.0) * hop.value
-    reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward, waits)
-    waiting = waits.either + waits.backward
-    slowest_stage = np.minimum(one_micro_batch + extra, pipeline_time)
-    micro_batch_times = MicroBatch(pipeline_time, slowest_stage, forward, backward, weight, waiting + scattered)
-    parts = [
-        total("micro-batches", micro_batch, times=plan.num_microbatches, key=MICRO_BATCHES),
-        schedule_of(job).bubble(plan, micro_batch_times),
-        *hand_overs.of_warm_up_and_flush(job, plan, hop, fold(layers), forward / (forward + backward)),
-        reduced,
-        *shared_table_reduction(job, cluster, plan),
-        gathered,
-        *casts.kept_weights(cluster, job, plan, pace),
-        *untrained_passes(job, cluster, plan),
-        *loss_scaling(job, cluster, plan, pace),
-        optimizer(job, cluster, plan, pace),
-        *offloading.optimizer_traffic(job, cluster, plan, pace, backward, waiting + data + reduced.value),
-        *([paging(cluster, memory(job, cluster, plan).paged)] if pages(job) else []),
-    ]
-    return parts, pace, (forward, backward)
+        longer = through({kind: one_layer[kind] + time for kind, time in hidden.items()})
+        alone = through_pipeline(classes, longer) - through_pipeline(classes, times)
+        alone = np.maximum(alone - sum(counts[kind] * time for kind, time in hidden.items()), 0.0) / plan.vpp
+    filling = weight + schedule_of(job).fills_waits * (waits.either + waits.backward + scattered)
+    shares = forward / (forward + backward), filling / fold(terms)
+    beside = np.where(plan.pp > 1, hand_overs.overlapped(plan), 0.0) * hop.value
+    loads = loads_of(job, plan, classes, one_layer, (embedding.value, head.value), (waited_for.value, beside), shares)
+    exposed = alone + 2.0 * plan.pp * beside + plan.num_microbatches * fold(longer_than_chunks)
+    return MicroBatch(pace, terms, fold(layers), forward, backward, waits, data, hop, alone, exposed, loads)
 
 
 def _as_is(seconds: Any) -> Any:
@@ -189,6 +214,36 @@ def _layers_time(job: Job, stage: Stage, one_layer: dict[Kind, Any]) -> Any:
     for kind, value in one_layer.items():
         time = time + layers_of(stage, kind, job.model) * value
     return time
+
+
+def loads_of(
+    job: Job,
+    plan: Plan,
+    classes: list[Stage],
+    one_layer: dict[Kind, Any],
+    ends: tuple[Any, Any],
+    hops: tuple[Any, Any],
+    shares: tuple[Any, Any],
+) -> Loads:
+    """What one micro-batch takes on each stage; ``ends`` are the embedding and one output layer.
+
+    ``hops`` are what hand-overs add to every stage, and one that runs beside chunks; ``shares`` those of the forward pass and of weight
+    gradients in every time.
+    """
+    if any(stage.halves is not None for stage in classes):
+        classes = unpaired_stages(job, plan)
+    (embedding, head), (between, beside) = ends, hops
+    first, last = ({kind: time for kind, time in one_layer.items() if kind.place == place} for place in ("tower", "end"))
+    heads = heads_of(job) * head
+    return Loads(
+        classes,
+        [time + between for time in through_stages(job, classes, one_layer, embedding, head)],
+        [stage.embedding * embedding + _layers_time(job, stage, first) for stage in classes],
+        [stage.head * heads + _layers_time(job, stage, last) for stage in classes],
+        *shares,
+        beside,
+        group=microbatch_group(job, plan),
+    )
 
 
 def through_pipeline(classes: list[Stage], times: list[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ironlaw.law._domain import inside, ratio
+from ironlaw.law._domain import fraction, inside, ratio
 
 
 def bubble_fraction(pp, num_microbatches):
@@ -42,6 +42,73 @@ def bubble_time(pipeline_time, slowest_stage_time, vpp):
     """
     time = ratio(1.0 * pipeline_time - slowest_stage_time, 1.0 * vpp)
     return inside(time, pipeline_time >= 0, slowest_stage_time >= 0, vpp >= 1, pipeline_time >= slowest_stage_time)
+
+
+def waiting_time(passes_time, slowest_stage_time, num_microbatches):
+    """Time in which the slowest stage waits: ``passes_time - num_microbatches slowest_stage_time``.
+
+    Parameters
+        passes_time [s]: from the first pass of a step to the end of its last, on all stages, >= 0
+        slowest_stage_time [s]: one micro-batch, forward and backward, on the slowest stage, >= 0
+        num_microbatches [1]: micro-batches of a step, >= 1
+    Returns [s]: time, not below 0
+    Source: the definition
+    Leaves out: what other stages wait beside it
+
+    >>> float(waiting_time(33.0, 3.0, 8))  # four stages: (p - 1) (F + B)
+    9.0
+    """
+    time = np.maximum(0.0, passes_time - 1.0 * num_microbatches * slowest_stage_time)
+    return inside(time, passes_time >= 0, slowest_stage_time >= 0, num_microbatches >= 1)
+
+
+def interleaved_time(pp, vpp, num_microbatches, group, chunk_time, first_chunk_time, last_chunk_time, forward_share):
+    """All passes of a step with several equal chunks a stage: ``max(m ((v - 1) c + last), ...) + (p - 1) c + ...``.
+
+    The embedding makes the first chunk of the first stage unlike the others, the loss the last chunk of the last stage. The step is the
+    longest of three chains of passes, which have one stage for all m micro-batches: the last, one between, or the first. The first stage
+    runs a whole group through its first chunk before anybody else can go on: g times what that chunk has more than another. Beside a
+    short last chunk a chain of another stage is shorter by two forward passes (or backward, whichever are shorter) and by what that chunk
+    lacks, at most by a chunk; and a chain of the first stage by two passes for each other stage.
+
+    Parameters
+        pp [1]: stages p, >= 1
+        vpp [1]: model chunks v of a stage, >= 1
+        num_microbatches [1]: micro-batches m of a step, >= 1
+        group [1]: micro-batches g a chunk runs before the next chunk's turn, usually p, >= 1
+        chunk_time [s]: one micro-batch, forward and backward, through a chunk c, >= 0
+        first_chunk_time [s]: the same through the first chunk of the first stage, >= 0
+        last_chunk_time [s]: the same through the last chunk of the last stage, >= 0
+        forward_share [1]: of these times, the forward pass, in [0, 1]
+    Returns [s]: time; with equal chunks m v c + (p - 1) c
+    Source: Narayanan et al., Megatron-LM, SC 2021, section 2.2.2, https://arxiv.org/abs/2104.04473; the ends: longest chains of its order
+    Leaves out: hand-overs; other chunks that differ
+
+    >>> float(interleaved_time(4, 2, 8, 4, 1.5, 1.5, 1.5, 1 / 3)), 8 * 2 * 1.5 + 3 * 1.5
+    (28.5, 28.5)
+    """
+    first, last = first_chunk_time - 1.0 * chunk_time, last_chunk_time - 1.0 * chunk_time
+    m, stage = 1.0 * num_microbatches, 1.0 * vpp * chunk_time
+    filling = np.maximum(first, np.minimum(group, m) * first)
+    passes = 2.0 * np.minimum(forward_share, 1.0 - forward_share) * chunk_time  # two, of those that are shorter
+    ending = np.where(last >= 0.0, last, -np.minimum(passes - last, 1.0 * chunk_time))
+    by_last = m * (stage + last) + filling
+    between = np.where(np.greater(pp, 2), m * stage + filling + ending, by_last)
+    lost = passes + forward_share * np.maximum(first, 0.0) - np.minimum(last, 0.0)
+    by_first = m * (stage + first) + np.maximum(last, 0.0) - (pp - 1.0) * np.minimum(lost, 1.0 * chunk_time)
+    time = np.maximum(np.maximum(by_last, between), by_first) + (pp - 1.0) * chunk_time
+    time = np.where(np.greater(pp, 1), time, m * (stage + first + last))
+    return inside(
+        np.maximum(time, 0.0),
+        pp >= 1,
+        vpp >= 1,
+        num_microbatches >= 1,
+        group >= 1,
+        chunk_time >= 0,
+        first_chunk_time >= 0,
+        last_chunk_time >= 0,
+        fraction(forward_share),
+    )
 
 
 def in_flight_interleaved(pp, vpp, stage, num_microbatches, group):
@@ -134,47 +201,3 @@ def lone_share(vpp, num_microbatches, group):
     """
     share = np.minimum(ratio((vpp - 1.0) * group + 1.0, 1.0 * vpp * num_microbatches), 1.0)
     return inside(share, vpp >= 1, num_microbatches >= 1, group >= 1)
-
-
-def zero_bubble_time(pipeline_time, slowest_stage_time, pp, weight_time):
-    """Waiting left when weight gradients fill it: ``max(0, pipeline_time - slowest_stage_time - 2 (pp - 1) weight_time)``.
-
-    With F, B and W the times of forward, input gradient and weight gradient, 1F1B waits (p - 1)(F + B + W) and ZB-H1
-    (p - 1)(F + B - W), at the same memory.
-
-    Parameters
-        pipeline_time [s]: one micro-batch through all stages, forward and backward, >= 0
-        slowest_stage_time [s]: the same through the slowest stage, >= 0
-        pp [1]: pipeline stages p, >= 1
-        weight_time [s]: weight gradients of one micro-batch on a stage, >= 0
-    Returns [s]: time no stage computes
-    Where: pipeline_time >= slowest_stage_time
-    Source: Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 2.2, https://arxiv.org/abs/2401.10241
-    Leaves out: the optimizer's synchronisation that ZB-H1 postpones
-
-    >>> float(zero_bubble_time(24.0, 3.0, 8, 1.0))  # F = B = W = 1: (p - 1)(F + B - W)
-    7.0
-    """
-    time = np.maximum(0.0, pipeline_time - slowest_stage_time - 2.0 * (pp - 1.0) * weight_time)
-    return inside(time, pipeline_time >= 0, slowest_stage_time >= 0, pipeline_time >= slowest_stage_time, pp >= 1, weight_time >= 0)
-
-
-def dualpipe_time(pp, forward_time, backward_time, weight_time):
-    """Waiting of two pipelines run against each other: ``max(0, (pp / 2 - 1) (forward + 2 backward - 3 weight))``.
-
-    DeepSeek-V3's table with its overlapped forward-and-backward chunk taken as long as both together.
-
-    Parameters
-        pp [1]: pipeline stages, >= 1
-        forward_time [s]: forward of one micro-batch on a stage, >= 0
-        backward_time [s]: its backward, weight gradients included, >= 0
-        weight_time [s]: the weight gradients alone, >= 0
-    Returns [s]: time no stage computes
-    Source: DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, table 2, https://arxiv.org/abs/2412.19437
-    Leaves out: stages of different length
-
-    >>> float(dualpipe_time(16, 1.0, 2.0, 1.0))
-    14.0
-    """
-    time = np.maximum(0.0, (pp / 2.0 - 1.0) * (forward_time + 2.0 * backward_time - 3.0 * weight_time))
-    return inside(time, pp >= 1, forward_time >= 0, backward_time >= 0, weight_time >= 0)

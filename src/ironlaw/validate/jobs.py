@@ -19,6 +19,7 @@ from ironlaw.estimate.as_data import plan_data
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.support import ceiling_data, support_data
 from ironlaw.terms import scalar
+from ironlaw.validate.bubbles import bubble_error
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.plans import PLAN, jobs_of, pairs_of, plan_known, slope
 from ironlaw.validate.predict import Prepared, times
@@ -118,12 +119,6 @@ def refusal(group: Group, at: int) -> str:
     except IronlawError as error:
         return str(error)
     return "; ".join(broken(again.job, again.plan, {**again.rules, "fits": True}, place))
-
-
-def bubble_error(group: Group, at: int) -> float | None:
-    """The bubble of a plan over that of an event simulation of its schedule, less 1, as a share of the step; None: not simulated."""
-    del group, at
-    return None
 
 
 # --- figures

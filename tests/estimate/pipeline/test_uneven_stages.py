@@ -150,9 +150,10 @@ def test_a_rank_of_dualpipe_runs_the_mean_of_its_two_stages():
 
 
 def test_stages_of_one_rank_even_out():
-    """What the first has more the last has less: the pair is as fast as two equal stages, but for nothing."""
+    """What the first has more the last has less: the pair is as fast as two equal stages, but while the pipeline fills and drains."""
     even, uneven = group(**DUAL, layers_per_stage="8,8,8,8"), group(**DUAL, layers_per_stage="10,8,8,6")
-    assert even.step.tree.value[0] == uneven.step.tree.value[0]
+    assert even.step.tree["micro-batches"].value[0] == uneven.step.tree["micro-batches"].value[0]
+    assert even.step.tree.value[0] == pytest.approx(uneven.step.tree.value[0], rel=0.01)
     assert group(**DUAL).step.tree.value[0] == pytest.approx(even.step.tree.value[0], rel=1e-12)
 
 

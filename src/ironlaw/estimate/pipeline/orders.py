@@ -23,6 +23,7 @@ class Order(Frozen):
 
     name: str
     passes: Callable[[int, int, int, int, int], Iterator[Operation]]  # of ranks, chunks, micro-batches, group, and the rank
+    waits_at_ends: bool = False  # a rank waits for what it hands over before its first backward and after its last forward pass
     both_ways: bool = False  # half of the micro-batches go from the last rank to the first, through chunk 1 of each
 
     def neighbours(self, stages: int, chunks: int) -> tuple[dict[Place, Place | None], dict[Place, Place | None]]:
@@ -49,7 +50,8 @@ def _one_forward_one_backward(stages: int, chunks: int, micro_batches: int, grou
     """A warm-up, then one forward and one backward pass in turn; with several chunks each runs a group of micro-batches at a time.
 
     The warm-up has ``p - r - 1`` passes on rank r, with chunks ``2 (p - r - 1) + (v - 1) g`` (Megatron-LM,
-    core/pipeline_parallel/schedules.py: get_pp_rank_microbatches, get_schedule_table, https://github.com/NVIDIA/Megatron-LM).
+    core/pipeline_parallel/schedules.py: get_pp_rank_microbatches, get_schedule_table, https://github.com/NVIDIA/Megatron-LM). Hand-overs
+    run beside passes but for those of the warm-up and after the last forward pass (without overlap_p2p_comm_warmup_flush).
     """
     forwards = [
         (chunk, i)
@@ -143,6 +145,6 @@ def _two_directions(stages: int, chunks: int, micro_batches: int, group: int, ra
 
 
 ALL_FORWARD_FIRST = Order("all forward passes first", _all_forward_first)
-ONE_FORWARD_ONE_BACKWARD = Order("one forward, one backward", _one_forward_one_backward)
+ONE_FORWARD_ONE_BACKWARD = Order("one forward, one backward", _one_forward_one_backward, waits_at_ends=True)
 WEIGHT_GRADIENTS_PUT_OFF = Order("weight gradients put off", _weight_gradients_put_off)
 TWO_DIRECTIONS = Order("two directions", _two_directions, both_ways=True)

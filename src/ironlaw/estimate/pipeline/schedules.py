@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.pipeline import orders
+from ironlaw.estimate.pipeline import bubbles, orders
+from ironlaw.estimate.pipeline.bubbles import Loads
 from ironlaw.estimate.pipeline.orders import Order
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
@@ -19,22 +20,12 @@ from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
 
 
-class MicroBatch(Frozen):
-    """Times of one micro-batch, forward and backward: columns over the plans."""
-
-    all_stages: Any  # through the whole pipeline
-    slowest_stage: Any  # on the stage that sets the pace
-    forward: Any  # of that stage's layers: forward pass
-    backward: Any  # backward pass with what it recomputes
-    weight: Any  # of it, weight gradients alone
-    waits: Any  # time in which its rank waits that may fall into the weight gradients: for its host, and for what ZeRO shards
-
-
 class Schedule(Frozen):
     """One pipeline schedule."""
 
     name: str
-    bubble: Callable[[Plan, MicroBatch], Term]  # time in which a stage waits for others
+    passes: Callable[[Plan, Loads], Any]  # from the first pass of a step to the end of its last
+    passes_at_least: Callable[[Plan, Loads], Any]  # a time that this is never below, which takes few operations
     order: Order  # what each rank runs, for a simulation
     in_flight: Callable[[Job, Plan, Any], Any]  # micro-batches whose activations a stage holds, by the index of the stage
     takes_chunks: bool = False  # a rank may have several chunks of layers (vpp > 1)
@@ -42,6 +33,7 @@ class Schedule(Frozen):
     forwards_first: bool = False  # all forward passes run before any backward pass
     stages_per_rank: float = 1.0  # 2: a rank runs one stage from either end of the pipeline
     pairs_micro_batches: bool = False  # the forward of one micro-batch runs beside the backward of another, which hides expert exchange
+    fills_waits: bool = False  # what its weight gradients fill, waits of the backward pass fill too: for the host, and for what ZeRO shards
     overlaps_experts: bool = False  # may run with overlap ep
     scored: bool = False  # published runs with it were compared with their estimates, so there is an error band
 
@@ -51,20 +43,12 @@ def microbatch_group(job: Job, plan: Plan) -> Any:
     return job.microbatch_group or plan.pp
 
 
-def _fill_and_drain(plan: Plan, micro_batch: MicroBatch) -> Term:
-    times = {"pipeline_time": micro_batch.all_stages, "slowest_stage_time": micro_batch.slowest_stage}
-    return leaf("pipeline bubble", pipeline.bubble_time, "s", "pipeline", vpp=plan.vpp, **times)
-
-
-def _filled_by_weight_gradients(plan: Plan, micro_batch: MicroBatch) -> Term:
-    times = {"pipeline_time": micro_batch.all_stages, "slowest_stage_time": micro_batch.slowest_stage}
-    filling = micro_batch.weight + micro_batch.waits
-    return leaf("pipeline bubble", pipeline.zero_bubble_time, "s", "pipeline", pp=plan.pp, weight_time=filling, **times)
-
-
-def _two_directions(plan: Plan, micro_batch: MicroBatch) -> Term:
-    times = {"forward_time": micro_batch.forward, "backward_time": micro_batch.backward, "weight_time": micro_batch.weight}
-    return leaf("pipeline bubble", pipeline.dualpipe_time, "s", "pipeline", pp=plan.pp, **times)
+def bubble(schedule: Schedule, plan: Plan, loads: Loads, slowest_stage_time: Any, exposed: Any) -> Term:
+    """Time in which the slowest stage waits for others; ``exposed`` is what the filling and draining of the pipeline adds to the passes."""
+    m = plan.num_microbatches
+    passes = np.where(plan.pp > 1.0, schedule.passes(plan, loads) + exposed, m * slowest_stage_time)
+    times = {"passes_time": passes, "slowest_stage_time": slowest_stage_time}
+    return leaf("pipeline bubble", pipeline.waiting_time, "s", "pipeline", num_microbatches=m, **times)
 
 
 def _by_distance_to_end(job: Job, plan: Plan, stage: Any) -> Any:
@@ -82,7 +66,8 @@ def _one_more_than_stages(job: Job, plan: Plan, stage: Any) -> Any:
 
 
 _ONE_FORWARD_ONE_BACKWARD: dict[str, Any] = {
-    "bubble": _fill_and_drain,
+    "passes": bubbles.chunked,
+    "passes_at_least": bubbles.chunked_at_least,
     "order": orders.ONE_FORWARD_ONE_BACKWARD,
     "in_flight": _by_distance_to_end,
     "takes_chunks": True,
@@ -94,9 +79,17 @@ SCHEDULES = {
     for row in (
         Schedule("1f1b", **_ONE_FORWARD_ONE_BACKWARD),  # the default: interleaved where vpp > 1
         Schedule("interleaved", needs_chunks=True, **_ONE_FORWARD_ONE_BACKWARD),
-        Schedule("gpipe", _fill_and_drain, orders.ALL_FORWARD_FIRST, _all, forwards_first=True, scored=True),
-        Schedule("zero-bubble", _filled_by_weight_gradients, orders.WEIGHT_GRADIENTS_PUT_OFF, _by_distance_to_end),
-        Schedule("dualpipe", _two_directions, orders.TWO_DIRECTIONS, _one_more_than_stages, stages_per_rank=2.0, pairs_micro_batches=True),
+        Schedule("gpipe", bubbles.forwards_first, bubbles.forwards_first, orders.ALL_FORWARD_FIRST, _all, forwards_first=True, scored=True),
+        Schedule("zero-bubble", bubbles.put_off, bubbles.no_bound, orders.WEIGHT_GRADIENTS_PUT_OFF, _by_distance_to_end, fills_waits=True),
+        Schedule(
+            "dualpipe",
+            bubbles.both_ways,
+            bubbles.no_bound,
+            orders.TWO_DIRECTIONS,
+            _one_more_than_stages,
+            stages_per_rank=2.0,
+            pairs_micro_batches=True,
+        ),
     )
 }
 

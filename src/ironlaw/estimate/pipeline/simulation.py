@@ -53,7 +53,8 @@ def simulate(
         backward [s]: backward pass, weight gradients included
         micro_batches: of a step
         weight [s]: of the backward pass, weight gradients alone
-        hand_over [s]: from the end of a pass to the start of the next one on another rank; both ranks may compute meanwhile
+        hand_over [s]: from the end of a pass to the start of the next one on another rank; both ranks may compute meanwhile, but at the
+            ends of a step for an order that waits there
         group: micro-batches that a chunk runs before the next chunk's turn; 0: as many as there are ranks
     Source: each order has its own
 
@@ -66,6 +67,7 @@ def simulate(
     stages, chunks = forward.shape[:2]
     seconds = [_listed(one) for one in (forward, backward, backward - weight, weight)]
     run = _Run(seconds, chunks, micro_batches, [_sources(way, hand_over, chunks) for way in order.neighbours(stages, chunks)])
+    run.waited = hand_over if order.waits_at_ends and stages > 1 else None
     passes = [list(order.passes(stages, chunks, micro_batches, group or stages, rank)) for rank in range(stages)]
     done = [0] * stages
     while True:
@@ -98,6 +100,7 @@ class _Run:
 
     def __init__(self, seconds: list[list[Any]], chunks: int, micro_batches: int, sources: list[list[Source]]) -> None:
         self.seconds, self.chunks, self.sources = seconds, chunks, sources
+        self.waited: Any = None  # hand-over that a rank waits for at the ends of a step
         self.later: Callable[[Any, Any], Any] = max if isinstance(seconds[0][0], float) else np.maximum
         self.outputs: list[list[Any]] = [[None] * micro_batches for _ in seconds[0]]
         self.gradients: list[list[Any]] = [[None] * micro_batches for _ in seconds[0]]
@@ -108,6 +111,7 @@ class _Run:
         """Run the operations of a rank from number ``at`` on, up to the first that waits for what another rank has not run; its number."""
         first, events, later, outputs, gradients = rank * self.chunks, self.events[rank], self.later, self.outputs, self.gradients
         before, after = self.sources
+        steady = _steady(operations) if self.waited is not None else range(len(operations))
         for number in range(at, len(operations)):
             operation, clock = operations[number], self.free[rank]
             for kind, chunk, i in operation:
@@ -127,10 +131,16 @@ class _Run:
                 end = clock + self.seconds[kind][first + chunk]
                 events.append((rank, chunk, i, kind, clock, end))
                 clock = end
+            self.free[rank] = clock if number in steady else clock + self.waited
             for kind, chunk, i in operation:  # what runs beside each other ends together
                 if kind == FORWARD:
                     outputs[first + chunk][i] = clock
                 elif kind in (BACKWARD, INPUT):
                     gradients[first + chunk][i] = clock
-            self.free[rank] = clock
         return len(operations)
+
+
+def _steady(operations: list[Operation]) -> range:
+    """The operations of a rank from its first backward to its last forward pass."""
+    kinds = [operation[0][0] for operation in operations]
+    return range(next(at for at, kind in enumerate(kinds) if kind != FORWARD), len(kinds) - kinds[::-1].index(FORWARD))

@@ -17,19 +17,20 @@ import numpy as np
 
 from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
+from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.offloading import host_update
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.network.sharding import gradient_reduction, shared_table_reduction, stage_weights, weight_gather
 from ironlaw.estimate.pipeline.hand_overs import hand_over
-from ironlaw.estimate.pipeline.schedules import MicroBatch, schedule_of
+from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.estimate.placement import Placement
 from ironlaw.estimate.planner.grid import Choices, Task
 from ironlaw.estimate.planner.layers import LAYER_CHOICES, distinct_layers, distinct_rows, placement_of_rows, summed, time_layers
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import LayerTimes, through_pipeline, through_stages, whole_step
+from ironlaw.estimate.step import LayerTimes, loads_of, through_stages, whole_step
 from ironlaw.estimate.update import optimizer
 from ironlaw.frozen import same_but
 from ironlaw.plan import Plan
@@ -85,25 +86,27 @@ def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bo
         embedding, head = (_least(time, layers)[..., which] for time in ends)
         classes = stages(job, plan)
 
-        def of_stages(read: Callable[[LayerTimes], Any]) -> list[Any]:
-            """The least of what is read of each layer, through the layers of every class of stages, with the ends."""
-            one_layer = {kind: _least(read(layer), layers)[..., which] for kind, layer in times.items()}
-            return through_stages(job, classes, one_layer, embedding, head)
+        def least_of(read: Callable[[LayerTimes], Any]) -> dict[Kind, Any]:
+            """The least of what is read of a layer of each kind."""
+            return {kind: _least(read(layer), layers)[..., which] for kind, layer in times.items()}
 
-        through = of_stages(lambda layer: summed(layer.terms))
+        one_layer = least_of(lambda layer: summed(layer.terms))
+        through = through_stages(job, classes, one_layer, embedding, head)
         slow = slowest(classes, through).pick([time for stage, time in zip(classes, through, strict=True) if not stage.shadowed])
-        pipeline = through_pipeline(classes, through)
+        between: Any = 0.0
         parts = []
         if sharded:
-            beside = [of_stages(partial(_not_beside, task, way)) for way in ("forward", "backward")]
+            beside = [
+                through_stages(job, classes, least_of(partial(_not_beside, task, way)), embedding, head) for way in ("forward", "backward")
+            ]
             parts = [Term("once a step", _once_a_step(task.replace(job=job), plan, choices, classes, slow, beside), "s")]
             hop = hand_over(job, task.cluster, plan.replace(sp=1.0)).value
-            overlapped = max(choices.of("overlap_pp")) * (plan.vpp > 1.0)
-            slow = slow + np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - overlapped), 0.0) * hop
-            pipeline = pipeline + np.where(plan.pp > 1.0, 2.0 * plan.pp * plan.vpp, 0.0) * hop
-        # what fills a bubble (weight gradients, waiting) is not known here: as much as there is leaves only that of plain schedules
-        bubble = schedule_of(job).bubble(plan, MicroBatch(pipeline, np.minimum(slow, pipeline), *4 * (pipeline,)))
-        parts = [Term("micro-batches", slow * plan.num_microbatches, "s"), bubble, *parts]
+            between = np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - max(choices.of("overlap_pp")) * (plan.vpp > 1.0)), 0.0) * hop
+            slow = slow + between
+        loads = loads_of(job, plan, classes, one_layer, (embedding, head), (between, 0.0), (0.5, 0.0))  # the bound reads no share
+        passes = schedule_of(job).passes_at_least(plan, loads)
+        waiting = np.where(plan.pp > 1.0, np.maximum(passes - slow * plan.num_microbatches, 0.0), 0.0)
+        parts = [Term("micro-batches", slow * plan.num_microbatches, "s"), Term("pipeline bubble", waiting, "s"), *parts]
         least = whole_step(task.cluster, placed.domains[first].astype(np.float64), parts).value
         return np.where(np.isnan(least), 0.0, least)[..., of_row]  # outside a law's domain nothing is excluded
 

@@ -23,6 +23,7 @@ from ironlaw.plan import BY_RULE, plan_with
 
 Ends = tuple[float, float]
 RULE: Ends = (BY_RULE, BY_RULE)
+FEWER = 4.0  # layers of the last stage that are tried below those of equal work
 _MOST_LAYERS = 1e4  # that the work of the last stage may be worth
 
 
@@ -85,7 +86,8 @@ def splits(job: Job, pp: float, chunks: Any, least: Any, most: Any, embedding: A
     """Splits of layers on ``pp`` stages as pairs (first stage, last stage), and which are tried, by number of chunks and by work.
 
     The work of the last stage beside its layers is between ``least`` and ``most`` layers, that of the first is ``embedding``. Tried are the
-    rule for all stages, and the layers of the last stage with which the slowest stage has least work, for every work between the two; and,
+    rule for all stages, and the layers of the last stage with which the slowest stage has least work, for every work between the two; where
+    that work is longer than a chunk, the most layers with which the last chunk is no longer than a longest chunk of the other stages; and,
     where they are as fast, stages for which the embedding and the loss count as one layer each (Megatron's
     ``--account-for-embedding-in-pipeline-split``). A stage has a layer, the embedding or the loss for every chunk. Of splits that are as
     fast the one with most layers on the last stage is tried: the first stage, which has the most micro-batches in flight, has fewest.
@@ -93,6 +95,7 @@ def splits(job: Job, pp: float, chunks: Any, least: Any, most: Any, embedding: A
     layers = float(job.model.num_hidden_layers)
     lowest, highest = (max((layers + work) / pp - work, 0.0) for work in (most.max(), least.min()))
     highest = max(highest, float(chunks.max()))
+    lowest = max(lowest - FEWER, 0.0) if chunks.max() > 1.0 else lowest
     given_away = np.arange(np.floor(lowest), min(np.ceil(highest), layers - 1.0) + 1.0)[::-1]
     tried = np.array([RULE, _count_ends(job, pp), *((BY_RULE, n) for n in given_away)])
     plan = plan_with(pp=np.full(len(tried), pp), first_stage_layers=tried[:, 0], last_stage_layers=tried[:, 1])
@@ -114,6 +117,12 @@ def splits(job: Job, pp: float, chunks: Any, least: Any, most: Any, embedding: A
         shortest = one[..., 2:].min(axis=-1)
         wanted |= (shortest < one[..., 0])[..., None] & (options >= of_least) & (options <= of_most)
         wanted[..., 1] |= (one[..., 1] < one[..., 0]) & (one[..., 1] <= shortest)
+    longest = np.max([np.where((s.count > 0) & (s.head == 0), s.layers, 0.0) for s in classes], axis=0) / chunks[:, None]
+    last = np.floor(classes[-1].layers / chunks[:, None])
+    for work in (least, most):
+        heavy = (chunks > 1.0)[:, None] & (work >= layers / pp / chunks[:, None])
+        even = room & heavy[..., None] & (last[:, None] + work[:, None] <= np.ceil(longest)[:, None]) & (options >= 2)
+        wanted |= even & (options == even.argmax(axis=-1)[..., None])
     wanted &= room
     wanted[..., 0] = True
     same = _layers_of_classes(classes)

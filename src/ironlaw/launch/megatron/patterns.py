@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.estimate.pipeline.chunks import layers_of_chunk
 from ironlaw.launch.megatron.arguments import whole_number
 
 MAX_LENGTH = 10_000  # layers; more than any model has
@@ -115,7 +116,7 @@ def stage_flags(layers: Sequence[int], vpp: int = 1, predicting: int = 0) -> lis
     """The arguments that give each pipeline rank its ``layers``; none where all ranks and chunks have equally many.
 
     Where only the first and last stage differ, Megatron has an argument for each; other splits need a layout, which gives chunks too.
-    ``predicting`` counts layers that predict further tokens. Chunks of a rank differ by at most one layer, longer ones first.
+    ``predicting`` counts layers that predict further tokens. The layers of chunks are those of the estimate.
 
     >>> stage_flags([9, 9, 9, 5]), stage_flags([3, 4, 3, 2], predicting=1)
     (['--decoder-last-pipeline-num-layers', '5'], ['--pipeline-model-parallel-layout', 'Ettt|tttt|ttt|ttmL'])
@@ -128,9 +129,9 @@ def stage_flags(layers: Sequence[int], vpp: int = 1, predicting: int = 0) -> lis
         ends = [("first", layers[0]), ("last", layers[-1])]
         return [part for end, n in ends if n != usual for part in (f"--decoder-{end}-pipeline-num-layers", str(n))]
     chunks = [[] for _ in range(vpp)]  # type: list[list[str]]
-    for n in layers:
+    for rank, n in enumerate(layers):
         for at, chunk in enumerate(chunks):
-            chunk.append("t" * (n // vpp + (at < n % vpp)))
+            chunk.append("t" * int(layers_of_chunk(float(n), float(vpp), float(at), vpp > 1 and rank == 0)))
     first, *middle, last = [part for chunk in chunks for part in chunk]
     return ["--pipeline-model-parallel-layout", f"E{first}|{_repeated(middle)}{last}{'m' * predicting}L"]
 
