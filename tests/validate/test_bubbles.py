@@ -95,6 +95,12 @@ def test_a_plan_takes_what_its_events_take(plan):
     assert abs(bubble_error(group, at) or 0.0) <= WITHIN
 
 
+def test_a_plan_that_no_schedule_runs_is_refused_and_not_simulated():
+    for plan in ({"pp": 3}, {"pp": 4, "global_batch_size": 32}):
+        asked = {**ASK, "gpus": 48, "vpp": 1, "schedule": "dualpipe", "framework": "generic", "recompute": "none", **plan}
+        assert not ironlaw.estimate("llama-3-8b", **asked).legal[0]
+
+
 def test_one_stage_has_no_bubble_to_compare():
     group, at = ironlaw.estimate("llama-3-8b", recompute="none", **{**ASK, "pp": 1, "vpp": 1}).place_of(0)
     assert bubble_error(group, at) is None

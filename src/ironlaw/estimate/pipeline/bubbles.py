@@ -241,7 +241,8 @@ def both_ways(plan: Plan, loads: Loads) -> Any:
         return found.seconds, (forward + backward).mean(axis=1).max(axis=0), few
 
     few = np.minimum(2.0 * np.floor(plan.num_microbatches / 2.0), 3.0 * plan.pp)
-    return _by_shape(plan, loads, (plan.pp, np.maximum(few, 2.0 * plan.pp)), run)
+    paired = (plan.pp % 2.0 == 0.0) & (few >= 2.0 * plan.pp)  # no other plan is legal
+    return _by_shape(plan, loads, (plan.pp, few - few % 2.0), run, paired)
 
 
 def both_directions(of_stage: Any) -> Any:
