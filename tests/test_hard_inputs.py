@@ -155,7 +155,7 @@ USED = {  # records of each kind that a question reads, and the question
     "frameworks": ("megatron", {}), "optimizers": ("muon-moonlight", {"optimizer": "muon-moonlight"}),
     "precisions": ("fp8", {"precision": "fp8"}), "objectives": ("dpo", {"objective": "dpo"}), "systems": ("default", {"tokens": "1B"}),
     "calibration": ("h100-sxm", {}), "prices": ("h100-sxm", {"tokens": "1B"}), "grids": ("france", {"grid": "france", "tokens": "1B"}),
-    "bands": ("default", {}),
+    "bands": ("default", {}), "nodes of a torus": ("trn2-ultra", {"on": "trainium-2", "framework": "generic"}),
 }  # fmt: skip
 
 
@@ -177,11 +177,14 @@ def _all_texts(tree, at):
             yield (*at, key)
 
 
-@pytest.mark.parametrize("word", ["0.5", *(pytest.param(word, marks=pytest.mark.slow) for word in ("", "llama", "fp8"))])
+@pytest.mark.parametrize(
+    "word", ["0.5", *(pytest.param(word, marks=pytest.mark.slow) for word in ("", "llama", "fp8", "0", "1e-30", "1e15", "7x9"))]
+)
 @pytest.mark.parametrize("kind", USED)
 def test_a_record_with_any_word_is_answered_or_refused(tmp_path, kind, word):
     """A precision of a product of an optimizer that nobody knows ended in a KeyError."""
     name, more = USED[kind]
+    kind = kind.partition(" ")[0]
     table = load.read_file(load.SHIPPED / kind / f"{name}.toml")
     path = tmp_path / kind / f"{name}.toml"
     path.parent.mkdir()
@@ -204,7 +207,7 @@ def test_a_record_with_any_word_is_answered_or_refused(tmp_path, kind, word):
         path.write_text(toml_of(changed), encoding="utf-8")
         load._record.cache_clear()
         with contextlib.suppress(IronlawError):
-            ironlaw.estimate(**asked, **more, catalog=str(tmp_path)).to_json()
+            ironlaw.estimate(**{**asked, **more}, catalog=str(tmp_path)).to_json()
 
 
 def test_a_name_too_long_for_a_file_is_refused_wherever_a_file_may_be_named():
@@ -216,6 +219,11 @@ def test_a_name_too_long_for_a_file_is_refused_wherever_a_file_may_be_named():
         ironlaw.diagnose("9" * 3000)
     with pytest.raises(IronlawError):
         ironlaw.sites(**LLAMA, sites=2, wan_bandwidth="10Gb/s", tokens="1T", carbon_profile="9" * 3000)
+
+
+@pytest.mark.parametrize("mfu", ["1e-308", "5e-324", "1e-29"])
+def test_a_share_next_to_nothing_asks_for_no_infinite_number_of_accelerators(ask, mfu):
+    refused(*ask("solve", *"--parameters 30B --on h100-sxm --tokens 2T --deadline 30 --price 4 --mfu".split(), mfu))
 
 
 @pytest.mark.parametrize("given", [(1, 2, 3), 5, "1", object(), [[1, 2], 3], [(1, None), (2, 3)]])

@@ -200,6 +200,8 @@ def options(attack: Attack) -> None:
             words.insert(rng.randrange(1, len(words) + 1), attack.value())
     if rng.random() < 0.3:
         words.append("--json")
+    if words[0] == "plan" and "--time-limit" not in words:
+        words += ["--time-limit", "10"]  # a search of a wide range takes as long as it is allowed, and shows how far it is
     attack.words = words
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ironlaw.catalog import clouds, load
 from ironlaw.catalog.model import Model
-from ironlaw.catalog.records import KINDS, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
+from ironlaw.catalog.records import KINDS, SLICE, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
 from ironlaw.catalog.sourced import Source
 from ironlaw.errors import IronlawError
 
@@ -158,7 +158,7 @@ def _check_node(record: Node, folders: tuple[str, ...]) -> Iterator[str]:
     if record.scale_up_size.value < 1 or record.accelerators.value < 1:
         yield "accelerators and scale_up_size must be at least 1"
     for topology in record.slices:
-        if not all(side.isdigit() for side in topology.split("x")):
+        if not SLICE.fullmatch(topology):
             yield f"slices has {topology!r}, expected chips of each axis such as 2x4"
 
 

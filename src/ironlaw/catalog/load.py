@@ -401,9 +401,9 @@ def _read_field(f: Field, item: Any, sources: dict[str, Source], where: str, at:
     if f.nested is not None:
         return _decode(f.nested, _check_type(dict, item, where, at), sources, where, f"{at}.")
     if f.unit and f.table:
-        return {k: _read_quantity(t, f.unit, sources, where, f"{at}.{k}", f.least) for k, t in _check_type(dict, item, where, at).items()}
+        return {k: _read_quantity(t, f, sources, where, f"{at}.{k}") for k, t in _check_type(dict, item, where, at).items()}
     if f.unit:
-        return _read_quantity(item, f.unit, sources, where, at, f.least)
+        return _read_quantity(item, f, sources, where, at)
     return _read_plain(f, item, where, at)
 
 
@@ -427,20 +427,21 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
     return item
 
 
-def _read_quantity(item: Any, unit: str, sources: dict[str, Source], where: str, at: str, least: float = 0.0) -> Sourced:
+def _read_quantity(item: Any, f: Field, sources: dict[str, Source], where: str, at: str) -> Sourced:
     """A number with a unit and a source, from a table of value, source and note."""
     if not isinstance(item, dict) or "value" not in item:
         raise CatalogError(f'{where}: {at} has no source: write {at} = {{ value = "{item}", source = "KEY" }}')
     if unknown := set(item) - {"value", "source", "note"}:
         raise CatalogError(f"{where}: {at}: unknown key {sorted(unknown)[0]!r} (value, source, note)")
     try:
-        value = units.parse(item["value"], unit, at)
+        value = units.parse(item["value"], f.unit, at)
     except UnitError as error:
         raise CatalogError(f"{where}: {error}") from None
-    if not least <= value < float("inf"):
-        raise CatalogError(f"{where}: {at} is {item['value']!r}, must be finite and at least {least:g}")
+    if not f.least <= value <= f.most or value == float("inf"):
+        most = "finite" if f.most == float("inf") else f"at most {f.most:g}"
+        raise CatalogError(f"{where}: {at} is {item['value']!r}, must be {most} and at least {f.least:g}")
     source = _look_up(item.get("source"), sources, where, at)
-    return make_sourced(value, unit, str(item["value"]), source, str(item.get("note", "")))
+    return make_sourced(value, f.unit, str(item["value"]), source, str(item.get("note", "")))
 
 
 def _look_up(key: Any, sources: dict[str, Source], where: str, at: str) -> Source:

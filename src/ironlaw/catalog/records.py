@@ -6,6 +6,8 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 
 from __future__ import annotations
 
+import re
+
 from ironlaw.catalog.abilities import ANYTHING, Can, Choice
 from ironlaw.catalog.model import Model, Record
 from ironlaw.catalog.optimizer import Optimizer
@@ -48,6 +50,11 @@ class Accelerator(Record):
         return float((self.memory_usable or self.memory_capacity).value)
 
 
+BIT = 0.125  # bytes: the least that an element takes
+WIDEST = 10.0  # of an error band, in log
+SLICE = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)  # chips of each axis
+
+
 class Node(Record):
     """A server: its accelerators, the size of their scale-up domain, its NICs and the power of the rest."""
 
@@ -61,9 +68,9 @@ class Node(Record):
     host_power: Sourced = quantity("W")
     collective_calibration: str = ""
     bridge_bandwidth: Sourced | None = quantity("B/s", required=False)  # of a link that joins the accelerators by pairs: 0 and 1, 2 and 3
-    torus_axes: Sourced | None = quantity("1", required=False)  # dimensions of a torus
+    torus_axes: Sourced | None = quantity("1", required=False, least=1.0, most=8.0)  # dimensions of a torus
     slices: tuple[str, ...] = ()  # of a torus, which a job can have: chips of each axis, such as 2x4
-    slice_cube: Sourced | None = quantity("1", required=False)  # chips of the cube that larger slices are whole numbers of
+    slice_cube: Sourced | None = quantity("1", required=False, least=1.0)  # chips of the cube that larger slices are whole numbers of
     wraps_from: Sourced | None = quantity(
         "1", required=False
     )  # of a torus without cubes: chips of an axis whose ends are joined, and multiples
@@ -73,7 +80,7 @@ class Node(Record):
     host_memory_bandwidth: Sourced | None = quantity("B/s", required=False)  # of the server: channels times their rate
     host_memory_capacity: Sourced | None = quantity("B", required=False)  # of the server
     nvme_bandwidth: Sourced | None = quantity("B/s", required=False)  # of all drives of the server, one direction
-    accelerators_per_host_link: Sourced | None = quantity("1", required=False)  # that share one link to the host; absent: one
+    accelerators_per_host_link: Sourced | None = quantity("1", required=False, least=1.0)  # that share one link to the host; absent: one
 
 
 class Instance(Schema):
@@ -102,10 +109,12 @@ class Fabric(Record):
     nic_bandwidth: Sourced = quantity("B/s")
     latency: Sourced = quantity("s")
     calibration: str = "fabric"
-    switch_radix: Sourced | None = quantity("1", required=False)  # ports of a switch at the NIC's rate; absent: no fat tree, or not known
+    switch_radix: Sourced | None = quantity(
+        "1", required=False, least=1.0
+    )  # ports of a switch at the NIC's rate; absent: no fat tree, or not known
     switch_power: Sourced | None = quantity("W", required=False)  # of one switch at most, with its transceivers
     oversubscription: Sourced | None = quantity("1", required=False)  # rate of a pod's NICs over that of the links that leave it
-    pod_size: Sourced | None = quantity("1", required=False)  # accelerators of a pod, where the fabric is one that was built
+    pod_size: Sourced | None = quantity("1", required=False, least=1.0)  # accelerators of a pod, where the fabric is one that was built
     nics_per_node: Sourced | None = quantity("1", required=False)  # of a node that usually has another fabric; absent: the node's NICs
     sharp: Sourced | None = quantity("1", required=False)  # version of SHARP, by which its switches add; absent: they do not
     rail_optimised: bool = False  # NICs of one position in all nodes share leaf switches
@@ -246,7 +255,7 @@ class Recipe(Record):
     wide_parts: tuple[str, ...] = ()  # parts that could be narrow and are not: shared experts | further-token layers
     master_weights: bool
     parameter_bytes: Sourced = quantity("B")  # a weight as it is stored outside its cast copies
-    activation_bytes: Sourced = quantity("B")  # an activation outside narrow operands, a gradient between layers
+    activation_bytes: Sourced = quantity("B", least=BIT)  # an activation outside narrow operands, a gradient between layers
     forward: Product = record_of(Product)
     data_gradient: Product | None = optional_record(Product)  # absent: as forward
     weight_gradient: Product | None = optional_record(Product)  # absent: as forward
@@ -533,9 +542,9 @@ class Systems(Record):
     voltage_floor: Sourced | None = quantity("1", required=False)  # clock over that at full power below which the voltage stays; absent: 0
     least_power_fraction: Sourced | None = quantity("1", required=False)  # lowest power limit over full power where a record has none
     pue: Sourced = quantity("1")
-    accelerator_mttf: Sourced = quantity("s")  # accelerator time per failure that stops a job, with host and network failures
+    accelerator_mttf: Sourced = quantity("s", least=1.0)  # accelerator time per failure that stops a job, with host and network failures
     restart_time: Sourced = quantity("s")  # from a failure to training again, without the time of repeated steps
-    checkpoint_bandwidth: Sourced = quantity("B/s")  # per accelerator, while all write
+    checkpoint_bandwidth: Sourced = quantity("B/s", least=1.0)  # per accelerator, while all write
 
 
 class Objective(Record):
@@ -558,12 +567,18 @@ class Objective(Record):
 class Bands(Record):
     """Error bands at one coverage: the parts of a half-width in log, and the law by which own runs correct others."""
 
-    coverage: Sourced = quantity("1")
-    width: dict[str, Sourced] = quantities("1")  # part of a step's half-width -> what it is for a multiple of 1; see estimate.bands
-    level: dict[str, Sourced] = quantities("1")  # share, reach: correlation of errors of one publisher's runs; see estimate.correction
-    memory: dict[str, Sourced] = quantities("1")  # half-widths by framework, by "framework on accelerator", and "any"
-    memory_centre: dict[str, Sourced] = quantities("1", least=-10.0)  # median of log(measured / predicted), by the same names
-    difference: dict[str, Sourced] = quantities("1")  # half-widths of log(ratio of two plans of one job, predicted / measured)
+    coverage: Sourced = quantity("1", most=0.999)
+    width: dict[str, Sourced] = quantities(
+        "1", most=WIDEST
+    )  # part of a step's half-width -> what it is for a multiple of 1; see estimate.bands
+    level: dict[str, Sourced] = quantities(
+        "1", most=WIDEST
+    )  # share, reach: correlation of errors of one publisher's runs; see estimate.correction
+    memory: dict[str, Sourced] = quantities("1", most=WIDEST)  # half-widths by framework, by "framework on accelerator", and "any"
+    memory_centre: dict[str, Sourced] = quantities(
+        "1", least=-WIDEST, most=WIDEST
+    )  # median of log(measured / predicted), by the same names
+    difference: dict[str, Sourced] = quantities("1", most=WIDEST)  # half-widths of log(ratio of two plans of one job, predicted / measured)
     told_apart: Sourced = quantity("1")  # least predicted difference of two plans of one job whose order is trusted
     gain_slope: Sourced | None = quantity("1", required=False)  # measured over predicted log ratio of two plans of one job; absent: 1
 

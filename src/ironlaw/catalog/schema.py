@@ -15,7 +15,7 @@ MISSING: Any = object()
 class Field:
     """One key of a schema: annotation, default, and form of its value in TOML."""
 
-    __slots__ = ("default", "factory", "least", "many", "name", "nested", "table", "type", "unit")
+    __slots__ = ("default", "factory", "least", "many", "most", "name", "nested", "table", "type", "unit")
 
     def __init__(
         self,
@@ -26,10 +26,11 @@ class Field:
         many: bool = False,
         nested: Any = None,
         least: float = 0.0,
+        most: float = math.inf,
     ) -> None:
         self.name, self.type = "", ""
         self.default, self.factory = default, factory
-        self.unit, self.table, self.many, self.nested, self.least = unit, table, many, nested, least
+        self.unit, self.table, self.many, self.nested, self.least, self.most = unit, table, many, nested, least, most
 
     @property
     def required(self) -> bool:
@@ -41,14 +42,14 @@ class Field:
         return self.factory() if self.factory else self.default
 
 
-def quantity(unit: str, required: bool = True, least: float = 0.0) -> Any:
-    """A sourced number in SI ``unit``, at least ``least``; an optional one is None when absent."""
-    return Field(MISSING if required else None, unit=unit, least=least)
+def quantity(unit: str, required: bool = True, least: float = 0.0, most: float = math.inf) -> Any:
+    """A sourced number in SI ``unit`` from ``least`` to ``most``; an optional one is None when absent."""
+    return Field(MISSING if required else None, unit=unit, least=least, most=most)
 
 
-def quantities(unit: str, least: float = 0.0) -> Any:
-    """A table of sourced numbers in SI ``unit`` by name, each at least ``least``."""
-    return Field(factory=dict, unit=unit, table=True, least=least)
+def quantities(unit: str, least: float = 0.0, most: float = math.inf) -> Any:
+    """A table of sourced numbers in SI ``unit`` by name, each from ``least`` to ``most``."""
+    return Field(factory=dict, unit=unit, table=True, least=least, most=most)
 
 
 def signed(default: Any = MISSING) -> Any:

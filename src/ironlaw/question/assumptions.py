@@ -20,4 +20,4 @@ def printed(value: Any) -> Any:
     """
     if isinstance(value, frozenset):
         return ",".join(sorted(value)) or "none"
-    return int(value) if isinstance(value, float) and value == int(value) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value

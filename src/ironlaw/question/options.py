@@ -210,7 +210,7 @@ LONGEST = 1e15  # seconds; a longer time is a typing error
 def share(value: Any, flag: str) -> float:
     """Read a part of a whole: above 0, at most 1."""
     number = units.parse(value, "1", flag)
-    if not 0.0 < number <= 1.0:
+    if not LEAST <= number <= 1.0:
         raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be above 0 and at most 1")
     return number
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import Accelerator, Calibration, Fabric, Node, Systems
+from ironlaw.catalog.records import SLICE, Accelerator, Calibration, Fabric, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.errors import CatalogError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.estimate import slices
 from ironlaw.estimate.placement import nearest_slices, slices_of, tray_of
 from ironlaw.law import fabrics, kernels
@@ -81,6 +81,9 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
     accelerator = load.record("accelerators", asked.on, folders)
     node = load.record("nodes", asked.node or accelerator.usual_node, folders)
     fabric = load.record("fabrics", asked.fabric or node.usual_fabric, folders)
+    odd = next((topology for topology in node.slices if not SLICE.fullmatch(topology)), None)
+    if odd is not None:
+        raise CatalogError(f"node {node.name}: slices has {odd!r}, expected chips of each axis such as 2x4")
     node = _given_links(_nics_of(node, fabric, asked, assumptions), asked)
     for kind, record in (("accelerators", accelerator), ("nodes", node), ("fabrics", fabric)):
         note_override(kind, record.name, folders, assumptions)

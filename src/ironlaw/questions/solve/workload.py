@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from ironlaw import units
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.errors import PlanError, QuestionError
+from ironlaw.errors import PlanError, QuestionError, ValueRangeError
 from ironlaw.estimate import sizing
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
@@ -246,6 +247,8 @@ class Workload:
 
     def plan(self, gpus: float) -> Estimate | None:
         """The estimate at a count, or at one of the next round counts where no plan divides it; None where estimate has no answer."""
+        if not gpus <= units.LARGEST:
+            raise ValueRangeError(f"{gpus:.3g} accelerators: the question asks for more than {units.LARGEST:g}, which no run has")
         if gpus not in self._estimates:
             self._estimates[gpus] = self._estimate_near(gpus)
         return self._estimates[gpus]
