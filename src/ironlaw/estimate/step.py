@@ -168,6 +168,10 @@ def micro_batch(job: Job, cluster: Cluster, plan: Plan) -> MicroBatch:
         waits = waits.plus(layer.waits.times(counts[kind]))
         data = data + counts[kind] * layer.data
         scattered = scattered + counts[kind] * layer.scattered
+    empty = forward + backward <= 0.0
+    if np.any(empty):  # the slowest stage has the loss alone: the passes share its time as those of a layer do
+        forward = np.where(empty, sum(layer.forward for layer in per_kind.values()), forward)
+        backward = np.where(empty, sum(layer.backward for layer in per_kind.values()), backward)
     layers = [total(kind.name, layer.terms, times=counts[kind], key=kind) for kind, layer in per_kind.items()]
     waited_for = total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hand_overs.overlapped(plan)), 0.0))
     longer_than_chunks = hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward))

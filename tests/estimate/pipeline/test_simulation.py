@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ironlaw
 from ironlaw.estimate.pipeline.orders import BACKWARD, FORWARD, INPUT, KINDS, WEIGHT, Order
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
 from ironlaw.estimate.pipeline.simulation import Timeline, simulate
@@ -143,3 +144,11 @@ def test_a_step_that_no_order_has_is_refused():
 
 def test_kinds_of_passes_have_names():
     assert [KINDS[kind] for kind in (FORWARD, BACKWARD, INPUT, WEIGHT)] == ["forward", "backward", "input gradients", "weight gradients"]
+
+
+def test_a_last_stage_that_has_the_loss_alone_has_a_time():
+    """Where it is the slowest, the passes share its time as those of a layer do."""
+    alone = ironlaw.estimate("gpt-2", on="gb200", gpus=30, pp=3, tp=1, first_stage_layers=6, last_stage_layers=0, micro_batch_size=32,
+                             global_batch_size=1280, recompute="none", zero=1)  # fmt: skip
+    assert alone.legal[0] and np.isfinite(alone.step_seconds[0])
+    assert 0.0 < alone.groups[0].step.forward_share.item() < 1.0
