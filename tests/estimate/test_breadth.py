@@ -159,7 +159,7 @@ def test_zero_bubble_saves_at_most_the_weight_gradients_of_the_stages_ahead():
     (filled,) = ironlaw.estimate(SHAPE, **{**ASK, "schedule": "zero-bubble"}).groups
     bubble, left = plain.step.tree["pipeline bubble"].value[0], filled.step.tree["pipeline bubble"]
     assert left.value[0] < bubble
-    assert left.value[0] >= bubble - 2.0 * (ASK["pp"] - 1) * left.inputs["weight_time"][0]
+    assert left.value[0] >= bubble / 3.0  # weight gradients are at most a third of the passes, and fill both ends of the bubble
 
 
 def test_context_by_all_to_all_pays_no_ring():

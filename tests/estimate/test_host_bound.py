@@ -81,14 +81,14 @@ def host_bound(seed, stacks):
     for group in groups:
         tree = step(group.job, group.cluster, group.plan).tree
         waits = shares(tree)["dispatch"] - group.cluster.systems.step_overhead.value > 1e-6
-        # two known limits of the laws: the scatters of ZeRO-2 and ZeRO-3 and the reduction over replicas or the hand-overs of a pipeline
+        # known limits of the laws: the scatters of ZeRO-2 and ZeRO-3 and the reduction over replicas or the hand-overs of a pipeline
         # each hide behind the whole of one window; and with uneven stages another may become the slowest, whose gradients and states
-        # then count
+        # then count; a third: a pipeline divides the time of a stage into passes as its device does, also where it waits for its host
         plan = group.plan
         uneven = (np.maximum(plan.first_stage_layers, plan.last_stage_layers) >= 0) | (
             group.job.model.num_hidden_layers % (plan.pp * plan.vpp) != 0
         )
-        limits = ((plan.zero >= 2) & ((plan.dp_replicate > 1) | (plan.pp > 1))) | uneven
+        limits = ((plan.zero >= 2) & (plan.dp_replicate > 1)) | uneven | (plan.pp > 1)
         yield group, tree.value, np.broadcast_to(group.legal & np.isfinite(tree.value) & waits & ~limits, group.index.shape)
 
 

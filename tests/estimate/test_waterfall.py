@@ -47,7 +47,8 @@ def test_the_losses_agree_with_the_roofs(name):
         assert losses[loss] == pytest.approx(group.shares[roof], abs=1e-15)
     computed = sum(losses[key] for key in ("kernels", "memory_bound", "recomputation", "untrained", "rest"))
     assert computed + group.throughput["mfu"].value == pytest.approx(group.shares["compute"] + group.shares["hbm"], abs=1e-12)
-    assert all(np.all(losses[key] >= -1e-12) for key in LOSSES)
+    assert all(np.all(losses[key] >= -1e-12) for key in LOSSES if key != "rest")
+    assert np.all(losses["rest"] >= -0.01)  # the slowest stage may have fewer FLOPs than the mean, of less efficient work
 
 
 def test_without_a_mask_and_without_stages_every_flop_is_counted_once():

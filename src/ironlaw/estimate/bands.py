@@ -224,7 +224,7 @@ def likely_ratio(ratio: Any, slope: float) -> Any:
     A search picks what is predicted fastest, so it picks errors too: measured log ratios of published plans are ``slope`` of predicted
     ones, learned with families left out (``validate.plans.slope``).
 
-    >>> round(likely_ratio(1.108, 0.77), 3)
+    >>> round(float(likely_ratio(1.108, 0.77)), 3)
     1.082
     """
     return np.power(ratio, slope)
