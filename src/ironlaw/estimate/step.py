@@ -8,6 +8,7 @@ The slowest stage sets the pace in steady state; the step waits for the other st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -115,7 +116,7 @@ def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     parts = [
         total("micro-batches", one.terms, times=plan.num_microbatches, key=MICRO_BATCHES),
         bubble(schedule_of(job), plan, one.loads, fold(one.terms), one.exposed),
-        *hand_overs.of_warm_up_and_flush(job, plan, hop, one.layers, forward / (forward + backward)),
+        *hand_overs.of_warm_up_and_flush(job, plan, hop, one.layers, one.passes[0] / (one.passes[0] + one.passes[1])),
         reduced,
         *shared_table_reduction(job, cluster, plan),
         gathered,
@@ -126,7 +127,7 @@ def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *offloading.optimizer_traffic(job, cluster, plan, pace, backward, one.waits.either + one.waits.backward + one.data + reduced.value),
         *([paging(cluster, memory(job, cluster, plan).paged)] if pages(job) else []),
     ]
-    return parts, pace, (forward, backward)
+    return parts, pace, one.passes
 
 
 class MicroBatch(Frozen):
@@ -143,6 +144,7 @@ class MicroBatch(Frozen):
     alone: Any  # what passes that fill or drain the pipeline take longer, because no other micro-batch is beside them [s]
     exposed: Any  # this, and hand-overs beside chunks: while the pipeline fills and drains, and what is longer than a chunk [s]
     loads: Loads
+    passes: tuple[Any, Any]  # forward and backward, whose ratio divides a stage's time [s]
 
 
 def micro_batch(job: Job, cluster: Cluster, plan: Plan) -> MicroBatch:
@@ -168,13 +170,11 @@ def micro_batch(job: Job, cluster: Cluster, plan: Plan) -> MicroBatch:
         waits = waits.plus(layer.waits.times(counts[kind]))
         data = data + counts[kind] * layer.data
         scattered = scattered + counts[kind] * layer.scattered
-    empty = forward + backward <= 0.0
-    if np.any(empty):  # the slowest stage has the loss alone: the passes share its time as those of a layer do
-        forward = np.where(empty, sum(layer.forward for layer in per_kind.values()), forward)
-        backward = np.where(empty, sum(layer.backward for layer in per_kind.values()), backward)
+    passes_alone = passes_or_of_a_layer(list(per_kind.values()), forward, backward)
+    forward_share = passes_alone[0] / (passes_alone[0] + passes_alone[1])
     layers = [total(kind.name, layer.terms, times=counts[kind], key=kind) for kind, layer in per_kind.items()]
     waited_for = total("stage to stage", [hop], times=np.where(plan.pp > 1, 2.0 * plan.vpp * (1.0 - hand_overs.overlapped(plan)), 0.0))
-    longer_than_chunks = hand_overs.beside_chunks(plan, hop, fold(layers), forward / (forward + backward))
+    longer_than_chunks = hand_overs.beside_chunks(plan, hop, fold(layers), forward_share)
     terms = [
         *layers,
         total("embedding", [embedding], times=pace.of(lambda stage: stage.embedding)),
@@ -189,11 +189,20 @@ def micro_batch(job: Job, cluster: Cluster, plan: Plan) -> MicroBatch:
         alone = through_pipeline(classes, longer) - through_pipeline(classes, times)
         alone = np.maximum(alone - sum(counts[kind] * time for kind, time in hidden.items()), 0.0) / plan.vpp
     filling = weight + schedule_of(job).fills_waits * (waits.either + waits.backward + scattered)
-    shares = forward / (forward + backward), filling / fold(terms)
+    shares = forward_share, filling / fold(terms)
     beside = np.where(plan.pp > 1, hand_overs.overlapped(plan), 0.0) * hop.value
     loads = loads_of(job, plan, classes, one_layer, (embedding.value, head.value), (waited_for.value, beside), shares)
     exposed = alone + 2.0 * plan.pp * beside + plan.num_microbatches * fold(longer_than_chunks)
-    return MicroBatch(pace, terms, fold(layers), forward, backward, waits, data, hop, alone, exposed, loads)
+    return MicroBatch(pace, terms, fold(layers), forward, backward, waits, data, hop, alone, exposed, loads, passes_alone)
+
+
+def passes_or_of_a_layer(layers: Sequence[LayerTimes], forward: Any, backward: Any) -> tuple[Any, Any]:
+    """Both passes of a stage's layers, whose ratio divides its time; of a layer of each kind where the stage has the loss alone."""
+    empty = forward + backward <= 0.0
+    if not np.any(empty):
+        return forward, backward
+    one, other = sum(layer.forward for layer in layers), sum(layer.backward for layer in layers)
+    return np.where(empty, one, forward), np.where(empty, other, backward)
 
 
 def _as_is(seconds: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
-from ironlaw.estimate.planner.best import UNFIT, Best, may_fit
+from ironlaw.estimate.planner.best import ROUNDING, UNFIT, Best, may_fit
 from ironlaw.estimate.planner.evidence import as_plan, preferred_plan
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
@@ -41,11 +41,7 @@ class Choice(NamedTuple):
     tier: int = 0  # how much memory the plan keeps free: see ``best.Best``
     seconds: float = 0.0  # of a step, where the plan was searched
     faster: Faster | None = None  # the fastest plan, where the plan was preferred for its evidence
-
-    @property
-    def fastest(self) -> float:
-        """Seconds of a step of the fastest plan, by which batches are compared."""
-        return self.faster.seconds if self.faster else self.seconds
+    final: bool = True  # False where only the fastest plan was looked for, and one with more evidence may be preferred
 
 
 class Faster(NamedTuple):
@@ -81,7 +77,10 @@ def is_rough(bound: Bound, space: Space) -> bool:
 
 
 def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], rough: bool = False) -> Choice:
-    """The batch of a row that gives none, with its best plan in a space; ``rough``: in a part of it."""
+    """The batch of a row that gives none, with its best plan in a space; ``rough``: with its fastest in a part of it.
+
+    Batches are compared by their fastest plans.
+    """
     allowed = batch_range(bound, row)
     batches = allowed.to_try(row.gpus or 1.0, row.micro_batch_size or 1.0)
     found: dict[float, Choice] = {}
@@ -90,11 +89,11 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
         first = found.get(batches[0])
         fitting = first is not None and first.tier == UNFIT  # another batch is of use only where it fits
         limit = batch / least if least else np.inf
-        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, limit, rough, fitting)
+        choice = search_row(bound, row._replace(global_batch_size=batch), space, bounds, limit, rough, fitting, by_score=False)
         if choice is None:
             return 0.0
         found[batch] = choice
-        return 0.0 if choice.tier else batch / choice.fastest
+        return 0.0 if choice.tier else batch / choice.seconds
 
     batch = pick_batch(batches, rate, defaults.widest_batch(batches, row.gpus or 1.0))
     if not found:  # no number of ranks divides such a batch: the least batch above that does
@@ -102,7 +101,13 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
         rate(batch, 0.0)
     elif batch not in found or found[batch].tier:
         batch = min(found, key=lambda one: (found[one].tier, batches.index(one)))
-    return found.get(batch) or _without_plan(bound, row._replace(global_batch_size=batch))
+    row, choice = row._replace(global_batch_size=batch), found.get(batch)
+    if choice is None:
+        return _without_plan(bound, row)
+    if rough or choice.final:
+        return choice
+    limit = np.inf if choice.tier else choice.seconds * (1.0 + ROUNDING)  # the fastest is known
+    return search_row(bound, row, space, bounds, limit) or choice
 
 
 def _sequences_at_once(job: Job, row: Row) -> float:
@@ -117,25 +122,35 @@ def _without_plan(bound: Bound, row: Row) -> Choice:
 
 
 def search_row(
-    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], limit: float = np.inf, rough: bool = False, fitting: bool = False
+    bound: Bound,
+    row: Row,
+    space: Space,
+    bounds: dict[Any, Bound],
+    limit: float = np.inf,
+    rough: bool = False,
+    fitting: bool = False,
+    by_score: bool = True,
 ) -> Choice | None:
     """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds.
 
     ``rough``: of the part of the space in which batches are compared. ``fitting``: None also where bounds of memory say that no plan fits.
+    Without ``by_score`` the fastest plan, whatever its evidence.
     """
     whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds, rough=rough)
-    best = None if fitting and not may_fit(tasks) else preferred_plan(tasks, limit)
+    best = None if fitting and not may_fit(tasks) else preferred_plan(tasks, limit, by_score)
     if not bound.asked.framework and np.isinf(limit) and (best is None or best.fastest.tier == UNFIT):  # nothing else fits: what few run
         rare = tasks_of_row(bound, row, whole, bounds, seldom=True)
         if not (fitting or (rough and best)) or may_fit(rare[1]):
             variants, tasks, space = rare
-            best = preferred_plan(tasks, limit)
+            best = preferred_plan(tasks, limit, by_score)
     if best is None:
         return None
     preferred, values = best.best, _values(best.best)
     searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(space.varies, columns_of(axis)))))
     chosen = _open_axes(bound, row, searched)
-    found = Choice(row_of(row, values), chosen, variants[preferred.task], preferred.tier, float(preferred.plan.seconds[0]))
+    found = Choice(
+        row_of(row, values), chosen, variants[preferred.task], preferred.tier, float(preferred.plan.seconds[0]), final=best.final
+    )
     return found if best.best is best.fastest else found._replace(faster=_faster(row, tasks, best.fastest))
 
 

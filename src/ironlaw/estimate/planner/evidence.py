@@ -30,25 +30,26 @@ class Preferred(NamedTuple):
 
     best: Best
     fastest: Best
+    final: bool = True  # False where a plan with a better score than the fastest may be left
 
 
-def preferred_plan(tasks: Sequence[Task], limit: float = np.inf) -> Preferred | None:
+def preferred_plan(tasks: Sequence[Task], limit: float = np.inf, by_score: bool = True) -> Preferred | None:
     """The plan of the best score that keeps to the room of the fastest (``best.best_plan``). None where there is no plan within ``limit``.
 
-    Where no plan fits, the leanest is both.
+    Where no plan fits, the leanest is both. Without ``by_score`` the fastest is both.
     """
     visits = visits_of(tasks)
     fastest = best_of(visits, tasks, limit)
     if fastest is None:
         return None
-    return Preferred(fastest if fastest.tier == UNFIT else _best_score(visits, tasks, fastest), fastest)
+    if fastest.tier == UNFIT or scores(tasks[fastest.task], fastest.plan)[0] == fastest.plan.seconds[0]:
+        return Preferred(fastest, fastest)
+    return Preferred(_best_score(visits, tasks, fastest), fastest) if by_score else Preferred(fastest, fastest, final=False)
 
 
 def _best_score(visits: Sequence[Visit], tasks: Sequence[Task], fastest: Best) -> Best:
     """The plan of the best score within the room of the fastest; of equals the simplest, and the one of the first task."""
     best, least = fastest, float(scores(tasks[fastest.task], fastest.plan)[0])
-    if least == fastest.plan.seconds[0]:
-        return fastest
     for visit in visits:
         task, at = visit.task, tasks.index(visit.task)
         room = rooms(task)[fastest.tier]

@@ -111,7 +111,7 @@ def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: dict[Any, B
     if not tried:
         return None
     with_batch = row._replace(global_batch_size=choice.row.global_batch_size)
-    own = search_row(bound, with_batch, space, bounds, rough=True) if rough else choice
+    own = search_row(bound, with_batch, space, bounds, rough=True, by_score=False) if rough else choice
     if own is None or not own.seconds:
         return None
     found = [Other(count, _rate(bound, row._replace(gpus=count), space, bounds, rough) / _rate_of(own)) for count in tried]
