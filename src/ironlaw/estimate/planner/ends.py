@@ -16,6 +16,7 @@ from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.pipeline.stages import stages, unpaired_stages
 from ironlaw.estimate.planner.grid import Task, usable_choices
 from ironlaw.estimate.planner.layers import LAYER_AXES, distinct_rows, plan_of_layers, summed, time_layers
+from ironlaw.estimate.planner.mesh import check_number
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.estimate.step import heads_of
 from ironlaw.job import Job
@@ -50,6 +51,7 @@ def balanced_rows(task: Task, columns: dict[str, Any]) -> dict[str, Any]:
         at, option = np.nonzero(wanted[number, numbers])
         of_row.append(piped[own[at]])
         ends.append(tried[option])
+        check_number(sum(len(of) for of in of_row), columns["gpus"][0])
     index, both = np.concatenate(of_row), np.concatenate(ends)
     order = np.argsort(index, kind="stable")
     index, both = index[order], both[order]

@@ -60,14 +60,11 @@ def mesh_rows(
                 continue
             blocks.append(_inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends))
             rows += len(blocks[-1])
-            if rows > MOST_ROWS:
-                raise _too_large(gpus)
+            check_number(rows, gpus)
     table = np.concatenate(blocks)
     columns = {name: np.ascontiguousarray(table[:, ORDER.index(name)]) for name in COLUMNS}
     if balance is not None and space.of("last_stage_layers") == "balanced" and len(table):
         columns = balance(columns)
-        if columns["gpus"].size > MOST_ROWS:
-            raise _too_large(gpus)
     legal, rejected = _check_rules(space, job, columns, global_batch_size, seq_len)
     return Mesh({name: column[legal] for name, column in columns.items()}, rejected)
 
@@ -95,8 +92,7 @@ def _inner_rows(space: Space, job: Job, outer: tuple[float, ...], dp: float, bat
     experts = [(ep, etp) for ep, etp in experts if count % ep == 0 and ranks % (ep * etp) == 0] if count else [min(experts)]
     # interleaving needs whole groups of pp micro-batches; the rules check the rest
     run = [(m, v) for m, v in product(micros, chunks) if v == 1 or job.microbatch_group or (batch / dp / m) % pp == 0]
-    if len(split) * len(run) * len(experts) * len(ends) > MOST_ROWS:  # before the list takes all memory
-        raise _too_large(outer[0])
+    check_number(len(split) * len(run) * len(experts) * len(ends), outer[0])  # before the list takes all memory
     axes = [np.array(pairs).reshape(-1, 2) for pairs in (split, run, experts, ends)]  # every combination, the last varying fastest
     table = np.empty((*(len(pairs) for pairs in axes), len(ORDER)))
     table[..., : len(outer)] = outer
@@ -105,8 +101,10 @@ def _inner_rows(space: Space, job: Job, outer: tuple[float, ...], dp: float, bat
     return table.reshape(-1, len(ORDER))
 
 
-def _too_large(gpus: float) -> SpaceError:
-    return SpaceError(f"more than {MOST_ROWS:,} mesh rows at {gpus:g} gpus: narrow the space (--fix, --forbid, --space)")
+def check_number(rows: int, gpus: float) -> None:
+    """Raise SpaceError where a count of accelerators has more than MOST_ROWS mesh rows."""
+    if rows > MOST_ROWS:
+        raise SpaceError(f"more than {MOST_ROWS:,} mesh rows at {gpus:g} gpus: narrow the space (--fix, --forbid, --space)")
 
 
 def _values_to_try(space: Space, axis: str, number: float, most: float = np.inf) -> tuple[float, ...] | list[float]:
