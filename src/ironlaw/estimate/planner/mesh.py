@@ -61,9 +61,9 @@ def mesh_rows(
             blocks.append(_inner_rows(space, job, (gpus, tp, pp, cp), dp, global_batch_size, ends))
             rows += len(blocks[-1])
             check_number(rows, gpus)
-    table = np.concatenate(blocks)
-    columns = {name: np.ascontiguousarray(table[:, ORDER.index(name)]) for name in COLUMNS}
-    if balance is not None and space.of("last_stage_layers") == "balanced" and len(table):
+    columns = {name: np.concatenate([block[:, ORDER.index(name)] for block in blocks]) for name in COLUMNS}
+    del blocks  # a space with millions of rows takes most of its memory here
+    if balance is not None and space.of("last_stage_layers") == "balanced" and rows:
         columns = balance(columns)
     legal, rejected = _check_rules(space, job, columns, global_batch_size, seq_len)
     return Mesh({name: column[legal] for name, column in columns.items()}, rejected)
