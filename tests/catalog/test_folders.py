@@ -215,3 +215,20 @@ def test_a_relative_folder_is_that_of_the_working_folder(tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path / place)
         prices[place] = load.record("prices", "h100-sxm", ("mine",)).price[0].per_hour.value * 3600.0
     assert prices == pytest.approx({"one": 1.5, "two": 2.5})
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "said"),
+    [
+        ('mixer = "cross"', 'mixer = "\\u001bcross"', "mixer is '\\x1bcross', expected one of"),
+        ('mlp = "none"', 'mlp = "nothing"', "mlp is 'nothing', expected one of dense, routed, none"),
+        ('norm = "rmsnorm"', 'norm = "rms"', "norm is 'rms', expected one of rmsnorm, layernorm"),
+    ],
+)
+def test_a_word_that_no_law_knows_is_refused(ask, tmp_path, line, changed, said):
+    text = (load.SHIPPED / "models" / "t5-large.toml").read_text()
+    assert line in text
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "t5-large.toml").write_text(text.replace(line, changed, 1))
+    status, _, err = ask("estimate", "t5-large", "--on", "h100-sxm", "--gpus", 8, "--catalog", tmp_path)
+    assert status == 3 and said in err and err.count("\n") == 1

@@ -6,7 +6,7 @@ A key that is absent says that nothing is known, and limits nothing; an empty li
 from __future__ import annotations
 
 from ironlaw.catalog.model import Record
-from ironlaw.catalog.schema import Schema, plain_table
+from ironlaw.catalog.schema import Schema, plain_table, word
 from ironlaw.catalog.sourced import Source
 
 ANY = ("any",)  # of a list: not known, so nothing is refused
@@ -23,8 +23,8 @@ class Can(Schema):
     elsewhere: str = ""  # the record of the same stack on accelerators of other makers
     tp: bool = True
     pp: bool = True
-    stages: str = "any"  # layers of the pipeline stages: equal | any
-    chunks: str = "any"  # of a pipeline rank: one | equal (as many layers in each) | any
+    stages: str = word("equal", "any", default="any")  # layers of the pipeline stages
+    chunks: str = word("one", "equal", "any", default="any")  # of a pipeline rank; equal: as many layers in each
     unoverlapped_chunks_from: int = 0  # least pp at which several chunks run where their hand-overs do not overlap; 0: any
     schedules: tuple[str, ...] = ANY
     cp: tuple[str, ...] = ANY  # methods of context parallelism; empty: it has none

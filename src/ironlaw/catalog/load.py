@@ -418,6 +418,8 @@ def _read_plain(f: Field, item: Any, where: str, at: str) -> Any:
         return tuple(items) if form is list else items
     expected = _PLAIN.get(f.type)
     if expected is str and not isinstance(item, (dict, list)):
+        if f.words and str(item) not in f.words:
+            raise CatalogError(f"{where}: {at} is {quote(item)}, expected one of {', '.join(f.words)}")
         return str(item)
     if expected and (not isinstance(item, expected) or (expected is not bool and isinstance(item, bool))):
         raise CatalogError(f"{where}: {at} is {quote(item)}, expected {expected.__name__}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ironlaw.catalog.schema import Schema, list_of, quantity, signed
+from ironlaw.catalog.schema import Schema, list_of, quantity, signed, word
 from ironlaw.catalog.sourced import Source, Sourced
+
+NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "no-weights")
+POSITIONS = ("rope", "learned", "alibi", "relative", "none")
 
 
 class Record(Schema):
@@ -18,8 +21,8 @@ class LayerGroup(Schema):
     """Layers of a model that are alike; a size of 0 is the model's."""
 
     count: int
-    mixer: str = "attention"  # attention | compressed | cross | linear | kda | lightning | mamba | mamba_1 | conv | none
-    mlp: str = "dense"  # dense | routed | none
+    mixer: str = "attention"  # a row of estimate/layer/mixers
+    mlp: str = word("dense", "routed", "none", default="dense")
     num_attention_heads: int = 0
     num_key_value_heads: int = 0
     head_dim: int = 0
@@ -53,11 +56,11 @@ class Tower(Schema):
     num_key_value_heads: int = 0  # 0: one for each query head
     gated_mlp: bool = False
     hidden_act: str = "gelu"
-    norm: str = "layernorm"
+    norm: str = word(*NORMS, default="layernorm")
     norms_per_layer: int = 2
     qk_norm: bool = False
     qk_norm_heads: bool = False
-    position_embedding: str = "learned"
+    position_embedding: str = word(*POSITIONS, default="learned")
     query_key_value_bias: bool = True
     attention_output_bias: bool = True
     mlp_bias: bool = True
@@ -93,12 +96,12 @@ class Model(Record):
     tie_word_embeddings: bool
     gated_mlp: bool
     hidden_act: str = "silu"
-    norm: str = "rmsnorm"  # rmsnorm | layernorm | layernorm-no-bias | no-weights
+    norm: str = word(*NORMS, default="rmsnorm")
     norms_per_layer: int = 2
     embedding_norm: bool = False
     qk_norm: bool = False
     qk_norm_heads: bool = False  # each head has separate weights; else all heads share one set
-    position_embedding: str = "rope"  # rope | learned | alibi
+    position_embedding: str = word(*POSITIONS, default="rope")
     query_key_value_bias: bool = False
     attention_output_bias: bool = False
     mlp_bias: bool = False
@@ -180,7 +183,7 @@ class Model(Record):
     # models other than a decoder of text
     bidirectional: bool = False  # every token sees all tokens of its sequence
     final_norm: bool = True
-    head: str = "tokens"  # tokens | masked (a dense layer and a norm before the output layer) | class (one prediction a sequence)
+    head: str = word("tokens", "masked", "class", default="tokens")  # masked: a dense layer and a norm before it; class: one a sequence
     other_parameters: int = signed(0)  # token types, biases of positions, a pooler
     source_tokens: float = 0.0  # of a layer that attends across: tokens of the encoder; set by the program
     source_size: int = 0  # their width; set by the program

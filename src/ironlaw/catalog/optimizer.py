@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ironlaw.catalog.model import Record
-from ironlaw.catalog.schema import Schema, list_of, quantity, table_of
+from ironlaw.catalog.schema import Schema, list_of, quantity, table_of, word
 from ironlaw.catalog.sourced import Sourced
 
 CLASSES = ("matrices", "tables", "vectors")  # weights of linear layers; embedding and output layer; norms and biases
@@ -55,7 +55,7 @@ class Optimizer(Record):
     others: str = ""  # the optimizer of the other classes
     on_narrow_weights: str = ""  # the record that holds in a stack without fp32 weights
     whole_matrices: bool = False  # an update needs the whole matrix, not a part of it
-    shards: str = "elements"  # elements | matrices: what ZeRO gives to a rank
+    shards: str = word("elements", "matrices", default="elements")  # what ZeRO gives to a rank
     one_by_one: bool = False  # parameters are updated one after another: temporaries are those of one, not a list of all
     paged: bool = False  # states move to the host, page by page, where the device has no room
     master_bytes: Sourced = quantity("B")  # of a copy of the weights beside narrow ones

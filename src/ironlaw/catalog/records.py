@@ -11,7 +11,7 @@ import re
 from ironlaw.catalog.abilities import ANYTHING, Can, Choice
 from ironlaw.catalog.model import Model, Record
 from ironlaw.catalog.optimizer import Optimizer
-from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, signed, table_of
+from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, signed, table_of, word
 from ironlaw.catalog.sourced import Source, Sourced
 
 
@@ -263,7 +263,7 @@ class Recipe(Record):
     weight: Operand | None = optional_record(Operand)
     gradient: Operand | None = optional_record(Operand)
     one_scale: bool = False  # a tensor has one scale, so that both orientations hold the same numbers
-    scaling: str = ""  # of recipes with one scale: current | delayed; "": the framework's
+    scaling: str = word("", "current", "delayed", default="")  # of recipes with one scale; "": the framework's
     scale_reads: Sourced | None = quantity("1", required=False)  # reads of a tensor to find its scales before the cast; absent: 0
     wide_at_start: Sourced | None = quantity("1", required=False)  # share of the layers kept wide at the start; absent: 0
     wide_at_end: Sourced | None = quantity("1", required=False)  # the same at the end
@@ -323,13 +323,13 @@ class Framework(Record):
 
     like: str = ""  # the framework whose record has what this one does not say
     engine: str = ""  # what splits the work, by which evidence counts: megatron (its mesh and pipelines), fsdp (shards whole layers), xla
-    attention_kernel: str  # flash | unfused: the default where the device has both
+    attention_kernel: str = word("flash", "unfused")  # the default where the device has both
     flash_generation: dict[str, str] = plain_table()  # architecture -> kernel generation
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
     legacy: bool = False  # from before 2023: slower hosts, more Python between kernels
     compiled_recompute: bool = False  # the compiler removes the last product of a recomputed block, which backward does not need
-    gather_unit: str = "layer"  # unit of ZeRO 3's gathers: layer (a wrapped module) | matrix (the compiler gathers each operand)
+    gather_unit: str = word("layer", "matrix", default="layer")  # of ZeRO 3: a wrapped module, or each operand, by the compiler
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")
     weights_dtypes: tuple[str, ...] = ()  # types in which it can load and update weights: fp32, bf16; empty: as the record says alone
     can: Can | None = optional_record(Can)  # what it can run; absent: not known, so anything
@@ -551,7 +551,7 @@ class Objective(Record):
     """What a step trains towards: the sequences of one example, the passes that train nothing, and the models that they need."""
 
     sequences: int = 1  # of one example, which a micro-batch holds together: 2 for a chosen and a rejected answer
-    reference: str = ""  # whose outputs the loss reads beside the trained model's: policy (a frozen copy) | teacher (another model)
+    reference: str = word("", "policy", "teacher", default="")  # whose outputs the loss reads, too: of a frozen copy, of another model
     reference_passes: int = 0  # forward passes of that model over a batch
     extra_passes: int = 0  # forward passes of the trained model without gradient
     scores: bool = False  # the output layer predicts one number of a token, not its logits

@@ -15,7 +15,7 @@ MISSING: Any = object()
 class Field:
     """One key of a schema: annotation, default, and form of its value in TOML."""
 
-    __slots__ = ("default", "factory", "least", "many", "most", "name", "nested", "table", "type", "unit")
+    __slots__ = ("default", "factory", "least", "many", "most", "name", "nested", "table", "type", "unit", "words")
 
     def __init__(
         self,
@@ -27,10 +27,12 @@ class Field:
         nested: Any = None,
         least: float = 0.0,
         most: float = math.inf,
+        words: tuple[str, ...] = (),
     ) -> None:
         self.name, self.type = "", ""
         self.default, self.factory = default, factory
         self.unit, self.table, self.many, self.nested, self.least, self.most = unit, table, many, nested, least, most
+        self.words = words
 
     @property
     def required(self) -> bool:
@@ -55,6 +57,11 @@ def quantities(unit: str, least: float = 0.0, most: float = math.inf) -> Any:
 def signed(default: Any = MISSING) -> Any:
     """A plain number that may be below zero."""
     return Field(default, least=-math.inf)
+
+
+def word(*words: str, default: Any = MISSING) -> Any:
+    """One of some words."""
+    return Field(default, words=words)
 
 
 def plain_table() -> Any:
@@ -85,7 +92,7 @@ def optional_record(cls: type) -> Any:
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(Field, quantity, signed, plain_table, quantities, table_of, list_of, record_of, optional_record),
+    field_specifiers=(Field, quantity, signed, word, plain_table, quantities, table_of, list_of, record_of, optional_record),
 )
 class Schema:
     """Base of all record classes."""

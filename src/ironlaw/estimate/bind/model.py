@@ -12,8 +12,9 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.config_json.dimensions import assumed_dimensions, model_from_dimensions
 from ironlaw.catalog.model import Model
-from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError, quote
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.estimate.layer.mixers import MIXERS
 from ironlaw.files import is_folder, is_there
 from ironlaw.law import scaling
 from ironlaw.precision import Precision
@@ -46,6 +47,8 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
                 f" ironlaw roofline --census {listed} --on ACCELERATOR --batch N"
             ) from None
         raise
+    if unknown := next((group.mixer for group in model.layer_groups if group.mixer not in MIXERS), None):
+        raise CatalogError(f"model {model.name}: layer_groups: mixer is {quote(unknown)}, expected one of {', '.join(MIXERS)}")
     if not isfinite(float(total_parameters(model)) + float(active_parameters(model))):
         raise CatalogError(f"model {model.name}: its sizes give no number of parameters; is one of them 0 that must be more?")
     if model.num_experts and not 1 <= model.num_experts_per_tok <= model.num_experts:
