@@ -7,12 +7,16 @@ Bandwidth is one direction, per accelerator (or per NIC for a fabric). Peaks are
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeVar
 
 from ironlaw.catalog.abilities import ANYTHING, Can, Choice
 from ironlaw.catalog.model import Model, Record
 from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.catalog.schema import Schema, list_of, optional_record, plain_table, quantities, quantity, record_of, signed, table_of, word
 from ironlaw.catalog.sourced import Source, Sourced
+
+T = TypeVar("T")
 
 
 class Accelerator(Record):
@@ -22,7 +26,11 @@ class Accelerator(Record):
     architecture: str
     usual_node: str
     calibration: str
+    kernels_of: str = ""  # architecture whose kernels and workspaces count where a framework names none for its own; "": none
     flash_attention: bool = True
+    flash_3: bool = False  # FlashAttention-3 has kernels for it
+    deepep: bool = False  # DeepEP or HybridEP runs on it
+    fp8_one_layout: bool = False  # fp8 products read an operand in either orientation; else along the sum alone, so both are stored
     stochastic_rounding: bool = True  # casts to 4 bits can round at random, where the device has such formats
     fixed_clock: bool = False  # the peak is at a clock that is sustained under load; a GPU's is at its boost clock
     memory_capacity: Sourced = quantity("B")
@@ -49,6 +57,10 @@ class Accelerator(Record):
         """Bytes that a job may use."""
         return float((self.memory_usable or self.memory_capacity).value)
 
+    def row_of(self, table: Mapping[str, T], otherwise: T) -> T:
+        """The row of a framework's table by architecture: that of the accelerator's own, else of the one whose kernels it runs."""
+        return table.get(self.architecture, table.get(self.kernels_of, otherwise))
+
 
 BIT = 0.125  # bytes: the least that an element takes
 WIDEST = 10.0  # of an error band, in log
@@ -67,6 +79,7 @@ class Node(Record):
     nics: Sourced = quantity("1")
     host_power: Sourced = quantity("W")
     collective_calibration: str = ""
+    nvls: bool = False  # the switches of a domain add (NVLink SHARP)
     bridge_bandwidth: Sourced | None = quantity("B/s", required=False)  # of a link that joins the accelerators by pairs: 0 and 1, 2 and 3
     torus_axes: Sourced | None = quantity("1", required=False, least=1.0, most=8.0)  # dimensions of a torus
     slices: tuple[str, ...] = ()  # of a torus, which a job can have: chips of each axis, such as 2x4
@@ -415,7 +428,7 @@ class Framework(Record):
     )  # 1: the kernel that writes a tensor also finds its scale; absent: a separate pass
     casts_once: Sourced | None = quantity("1", required=False)  # 1: a tensor is cast once for all its GEMMs
     narrow_with_one_scale: bool = False  # the fields on narrow tensors apply only where a tensor has one scale
-    one_layout: tuple[str, ...] = ()  # architectures where all GEMMs read one orientation of a tensor with one scale
+    one_layout: bool = False  # it stores one orientation of a tensor with one scale, where the device's products read either
     fp8_scaling: str = "current"  # default scaling of the precision fp8: current | delayed
     param_gather: dict[str, Sourced] = quantities("B")  # precision -> bytes gathered per weight with fp8_param_gather
     default_param_gather: tuple[str, ...] = ()  # of the precisions in param_gather, those with fp8_param_gather on by default

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog import load
+from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.spellings import known_names
 from ironlaw.errors import nearest_names
 from ironlaw.files import read_shipped
@@ -49,8 +50,6 @@ PRIME_ADAPTERS = 4  # sets of adapters at once: MAX_LORAS of prime-rl's benchmar
 PRIME_TRAINERS = {"rl": "prime-rl", "sft": "prime-rl-sft"}
 PRIME_RECOMPUTE = {"Recompute": ("full", None), "Offload": ("full", "activations"), "None": ("none", None)}
 KERNELS = {"flash_attention_2": "flash-2", "flash_attention_3": "flash-3"}
-# flash-attention's README: FlashAttention-3 is for Hopper GPUs (https://github.com/Dao-AILab/flash-attention, recalled)
-ONLY_ON = {"flash_attention_3": ("hopper",)}
 
 
 def read_prime_rl(cells: Cells, folders: tuple[str, ...]) -> Asked:
@@ -63,8 +62,8 @@ def read_prime_rl(cells: Cells, folders: tuple[str, ...]) -> Asked:
         raise SkipError(f"type is {short(kind)!r}, must be rl or sft")
     if (how := cells.get("ac", "")) not in PRIME_RECOMPUTE:
         raise SkipError(f"ac is {short(how)!r}, must be Recompute, Offload or None")
-    if (kernel := cells.get("attention", "")) in ONLY_ON and (on := _architecture(cells.get("device", ""), folders)) not in ONLY_ON[kernel]:
-        raise SkipError(f"{kernel} has no kernel for {on}: the run failed for this, whatever its memory")
+    if (kernel := KERNELS.get(cells.get("attention", ""))) == "flash-3" and not (on := _accelerator(cells, folders)).flash_3:
+        raise SkipError(f"flash_attention_3 has no kernel for {on.architecture}: the run failed for this, whatever its memory")
     recompute, offload = PRIME_RECOMPUTE[how]
     options: dict[str, Any] = {
         "model": _known("models", cells.get("model", ""), folders),
@@ -76,7 +75,7 @@ def read_prime_rl(cells: Cells, folders: tuple[str, ...]) -> Asked:
         "global_batch_size": count * gpus / cp,
         "recompute": recompute,
         "offload": offload,
-        "attention_kernel": KERNELS.get(cells.get("attention", "")),
+        "attention_kernel": kernel,
         **_sharded(gpus / cp, cp=cp, ep=ep),
     }
     if cells.get("lora_rank"):
@@ -267,9 +266,10 @@ def _sizes(name: str, folders: tuple[str, ...], **changed: Any) -> dict[str, Any
     return {field: getattr(record, field) for field in COLUMNS.values()} | changed
 
 
-def _architecture(device: str, folders: tuple[str, ...]) -> str:
-    """The architecture of an accelerator of the catalogue. SkipError for another."""
-    return str(load.record("accelerators", _known("accelerators", device, folders), folders).architecture)
+def _accelerator(cells: Cells, folders: tuple[str, ...]) -> Accelerator:
+    """The accelerator of a row. SkipError where the catalogue has none of its name."""
+    accelerator: Accelerator = load.record("accelerators", _known("accelerators", cells.get("device", ""), folders), folders)
+    return accelerator
 
 
 def _sharded(ranks: float, cp: float = 1, ep: float = 1) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 
 NEAREST = 6  # devices that a refusal names
-NVLS_ARCHITECTURES = ("hopper", "blackwell")  # whose NVSwitches add (NVLink SHARP)
 CLUSTER_OPTIONS = (
     "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription",
     "pod_size", "rail_optimised", "in_network_reduction", "power_cap", "precision", "offload",
@@ -164,10 +163,10 @@ def topology_of(node: Node, asked: Asked) -> tuple[float, ...]:
 
 def reduction_of(accelerator: Accelerator, node: Node, fabric: Fabric, asked: str | None) -> str | None:
     """The switches that add, as asked; an error where there are none of that kind."""
-    nvls = node.scale_up == "nvswitch" and accelerator.architecture in NVLS_ARCHITECTURES and node.scale_up_size.value > 1
+    nvls = node.nvls and node.scale_up_size.value > 1
     option, has = f"--in-network-reduction {asked}", f"{accelerator.name} in {node.name}"
     if asked == "nvls" and not nvls:
-        raise UnsupportedError(f"{option}: {has} has no NVSwitch that adds (Hopper and Blackwell have); give off, or leave the option out")
+        raise UnsupportedError(f"{option}: {has} has no NVSwitch that adds, as those since Hopper do; give off, or leave it out")
     if asked == "sharp" and fabric.sharp is None:
         raise UnsupportedError(f"{option}: the switches of {fabric.name} do not add; infiniband-hdr and later do. Leave the option out")
     if asked == "on" and not nvls and fabric.sharp is None:

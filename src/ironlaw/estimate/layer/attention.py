@@ -215,7 +215,7 @@ def latent_shapes(job: Job, s: Shapes) -> Products:
 def flash_constants(cluster: Cluster, job: Job) -> tuple[AttentionConstants, float]:
     """The constants of the attention kernel that the framework runs on the device, and the share of its rate that an older kernel has."""
     known = cluster.calibration.attention
-    wanted = job.attention_kernel or job.framework.flash_generation.get(cluster.accelerator.architecture, "")
+    wanted = job.attention_kernel or cluster.accelerator.row_of(job.framework.flash_generation, "")
     rate = 1.0
     if wanted == "flash-1":
         wanted, rate = "flash-2", cluster.systems.first_flash.value

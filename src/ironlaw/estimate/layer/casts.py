@@ -92,7 +92,7 @@ def layouts(job: Job, cluster: Cluster, tensor: str = WEIGHT) -> float:
 
     One is enough for all where the tensor has one scale and the device multiplies either way.
     """
-    one_copy = job.precision.one_scale and cluster.accelerator.architecture in job.framework.one_layout
+    one_copy = job.precision.one_scale and job.framework.one_layout and cluster.accelerator.fp8_one_layout
     return min(job.precision.uses(tensor), 1.0) if one_copy else job.precision.uses(tensor)
 
 

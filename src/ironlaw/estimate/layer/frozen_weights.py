@@ -24,7 +24,6 @@ from ironlaw.terms import Term
 STORED = {"fp8": 1.0, "nf4": 0.5 + 1.0 / 64.0 + 4.0 / (64.0 * 256.0), "gptq": 0.5 + 2.5 / 128.0, "mxfp4": 0.5 + 1.0 / 32.0, "int8": 1.0}
 PACKED = ("nf4", "gptq", "mxfp4", "int8")  # unpacked to 16 bits before each product
 BITSANDBYTES = "nf4"  # the format that this library packs 16-bit weights to as they are loaded; others are read packed
-ONE_LAYOUT = ("hopper", "ada")  # their fp8 products read both operands along the sum, so the backward pass needs weights transposed
 
 
 def refuse(stored: str, lora_rank: float, precision: Precision) -> None:
@@ -82,6 +81,6 @@ def dequantised(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -
 
 def transposed(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:
     """Time to transpose fp8 weights, stored in one orientation, before each backward product where the device needs it."""
-    if job.frozen_weights != "fp8" or cluster.accelerator.architecture not in ONE_LAYOUT:
+    if job.frozen_weights != "fp8" or cluster.accelerator.fp8_one_layout:
         return []
     return [elementwise(cluster, "frozen weights transposed", 2.0 * weights(job, plan, s, kind), len(linear_shapes(job, s, kind)))]

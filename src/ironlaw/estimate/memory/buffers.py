@@ -58,10 +58,11 @@ def unpacked_weights(job: Job, plan: Plan, stage: Stage) -> tuple[list[Term], li
 
 def workspace(job: Job, cluster: Cluster) -> list[Term]:
     """Workspaces that libraries of matrix products allocate; their size depends on the device."""
-    f, architecture = job.framework, cluster.accelerator.architecture
-    terms = [leaf("library workspace", as_is, "B", size=f.workspaces.get(architecture, f.workspace))]
-    if job.model.num_experts and job.grouped_experts and architecture in f.grouped_workspaces:
-        terms.append(leaf("workspace of grouped products", as_is, "B", size=f.grouped_workspaces[architecture]))
+    f, row_of = job.framework, cluster.accelerator.row_of
+    terms = [leaf("library workspace", as_is, "B", size=row_of(f.workspaces, f.workspace))]
+    grouped = row_of(f.grouped_workspaces, None)
+    if job.model.num_experts and job.grouped_experts and grouped is not None:
+        terms.append(leaf("workspace of grouped products", as_is, "B", size=grouped))
     return terms
 
 

@@ -27,8 +27,6 @@ from ironlaw.question import defaults
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.words import layers_named
 
-DEEP_EP = ("hopper", "blackwell")  # architectures that DeepEP and HybridEP run on
-
 
 def methods_of(space: Space, seq_len: float) -> tuple[str, ...]:
     """The methods of context parallelism to try: the first alone where cp is fixed at 1 or sequences are short."""
@@ -48,7 +46,7 @@ def offered(space: Space, bound: Bound, job: Job, seldom: bool = False) -> Space
         return space
     framework = job.framework
     can = framework.able.replace(seldom=()) if seldom else framework.able
-    many = bound.model.num_experts and bound.cluster.accelerator.architecture in DEEP_EP
+    many = bound.model.num_experts and bound.cluster.accelerator.deepep
     dispatchers = defaults.DISPATCHERS if can.dispatchers == ANY or "ep" in _missing_axes(can) else can.dispatchers
     known = {
         "schedule": can.schedules,

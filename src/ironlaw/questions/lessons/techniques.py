@@ -312,7 +312,7 @@ def _many_tokens(setting: Setting) -> bool:
 
 def _flash_3(setting: Setting) -> dict[str, Any] | str | None:
     job, device = setting.group.job, setting.group.cluster.accelerator
-    if not job.flash or job.attention_kernel == "flash-3" or device.architecture != "hopper":
+    if not job.flash or job.attention_kernel == "flash-3" or not device.flash_3:
         return None if job.flash else "attention runs without a flash kernel: see flash attention"
     return {"attention_kernel": "flash-3"}
 
