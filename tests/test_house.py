@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "law": {"units", "frozen"},
     "question": {"divisors", "units", "errors", "frozen"},
     "precision": {"catalog", "law", "question", "errors", "frozen"},
-    "job": {"precision", "catalog", "frozen"},
+    "job": {"precision", "catalog", "frozen", "question"},
     "cluster": {"catalog", "errors", "frozen"},
     "plan": {"frozen"},
     "estimate": {

@@ -277,7 +277,7 @@ def _decisions() -> Iterator[str]:
     from ironlaw.estimate.planner.rows import columns_of
     from ironlaw.estimate.planner.space import read_space
     from ironlaw.estimate.planner.unsearched import PLACES
-    from ironlaw.question.decisions import DECISIONS
+    from ironlaw.question.options import OPTIONS
 
     space = read_space(None)
     yield "## What a search varies"
@@ -287,7 +287,7 @@ def _decisions() -> Iterator[str]:
     yield ""
     yield "| option | searched | not searched: name on the page | where it is listed | why it is neither |"
     yield "|---|---|---|---|---|"
-    for name, one in DECISIONS.items():
+    for name, one in ((name, option.search) for name, option in OPTIONS.items()):
         varied = "yes" if any(space.varies(axis) for axis in columns_of(name)) else ""
         where = PLACES[one.where][1] if one.words else ""
         yield f"| `{name}` | {'in part' if varied and one.partly else varied} | {one.words} | {where} | {one.settled} |"

@@ -1,6 +1,7 @@
-"""Write ``src/ironlaw/__init__.pyi``: the functions of the package with every option, for editors and type checkers.
+"""Write what editors and type checkers read: ``src/ironlaw/__init__.pyi``, the functions of the package with every option, and
+``src/ironlaw/question/fields.pyi``, the fields of a question and of a job.
 
-``python tools/stub.py`` writes it; with ``--check`` it writes nothing, and exits with 1 if the file is stale.
+``python tools/stub.py`` writes them; with ``--check`` it writes nothing, and exits with 1 if a file is stale.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import sys
 from pathlib import Path
 
 from ironlaw import interface
+from ironlaw.question.options import OPTIONS, Option
 
 WIDTH = 140
-STUB = Path(__file__).resolve().parents[1] / "src" / "ironlaw" / "__init__.pyi"
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "ironlaw"
 HEAD = """\
 # written by tools/stub.py from the tables of options; edit these tables, not this file
 
@@ -30,8 +32,19 @@ __all__: list[str]
 """
 
 
+FIELDS = """\
+# written by tools/stub.py from the rows of options; edit these rows, not this file
+
+from typing import Any, NamedTuple
+
+from ironlaw.frozen import Frozen
+
+COLUMNS: tuple[str, ...]
+"""
+
+
 def stub() -> str:
-    """The text of the file."""
+    """The text of the stub of the package."""
     return HEAD + "\n" + "\n".join(function(name) for name in interface.names())
 
 
@@ -50,15 +63,39 @@ def function(name: str) -> str:
     return line + text
 
 
+def fields() -> str:
+    """The text of the stub of the fields: one class for the columns of a question, one for its other options, one for a job's."""
+    columns = {name: option for name, option in OPTIONS.items() if option.column}
+    others = {name: option for name, option in OPTIONS.items() if not option.column}
+    classes = (
+        _class("Row", "NamedTuple", {name: f"{_may_be_open(option)} = ..." for name, option in columns.items()}),
+        _class("OfQuestion", "Frozen", {name: f"{_may_be_open(option)} = ..." for name, option in others.items()}),
+        _class("OfJob", "Frozen", {name: option.kind.gives for name, option in OPTIONS.items() if option.of_job}),
+    )
+    return "\n".join((FIELDS, *classes))
+
+
+def _may_be_open(option: Option) -> str:
+    """The type of an option's field; None where nothing but the question has a value."""
+    return option.kind.gives if option.default is not None or option.kind.gives == "Any" else f"{option.kind.gives} | None"
+
+
+def _class(name: str, base: str, types: dict[str, str]) -> str:
+    return f"class {name}({base}):\n" + "".join(f"    {field}: {kind}\n" for field, kind in types.items())
+
+
+STUBS = {PACKAGE / "__init__.pyi": stub, PACKAGE / "question" / "fields.pyi": fields}
+
+
 def main(words: list[str]) -> int:
-    text = stub()
-    if "--check" in words:
-        same = STUB.is_file() and STUB.read_text(encoding="utf-8") == text
-        if not same:
-            print(f"stale: {STUB}: run python tools/stub.py")
-        return int(not same)
-    STUB.write_text(text, encoding="utf-8")
-    return 0
+    stale = 0
+    for path, text in STUBS.items():
+        if "--check" not in words:
+            path.write_text(text(), encoding="utf-8")
+        elif not (path.is_file() and path.read_text(encoding="utf-8") == text()):
+            print(f"stale: {path}: run python tools/stub.py")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

@@ -8,38 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ironlaw.errors import IronlawError, QuestionError, nearest_names, quote
-from ironlaw.question import options, readers, words
-from ironlaw.question.options import GROUPS, OPTIONS, Option
-from ironlaw.units import parse_count, parse_switch, parse_whole
+from ironlaw.question.options import GROUPS, OPTIONS, Option, heading_of
 
 if TYPE_CHECKING:
     from inspect import Signature
 
 POSITIONAL = ("model", "on", "gpus")  # arguments that may come without their name, where a verb has them
 SYNONYMS = {"search": "plan"}  # further names of verbs
-
-WHOLE, NUMBER, TEXT, SWITCH = ("int", "str"), ("float", "str"), ("str",), ("bool", "str")
-TYPES: dict[Any, tuple[str, ...]] = {  # reader of an option -> the types that it takes; of others: a count if it is called N, else any
-    parse_whole: WHOLE, parse_count: WHOLE, parse_switch: SWITCH, options.stage: WHOLE,
-    options.text: TEXT, options.one_name: TEXT, options.model: ("str", "dict[str, Any]"), options.stage_layers: ("Sequence[int]", "str"),
-    options.price: NUMBER, options.grid: NUMBER, options.share: NUMBER, options.margin: NUMBER, options.at_least_one: NUMBER,
-    options.oversubscription: NUMBER, options.torus_topology: ("Sequence[int]", "str"), options.precision: TEXT,
-    options.expert_load: ("str", "Sequence[Any]"), options.spread: NUMBER, options.expert_placement: TEXT,
-    options.duration: TEXT, options.graphs: TEXT, words.length: WHOLE, words.tokens: NUMBER, words.batch_tokens: NUMBER,
-    words.run_tokens: NUMBER,
-    words.recompute: TEXT, words.overlap: ("Sequence[str]", "str"), words.offload: ("Sequence[str]", "str"), words.adapter_targets: TEXT,
-    readers.amount: NUMBER, readers.money: NUMBER, readers.days: NUMBER,
-}  # fmt: skip
-MADE = {  # the same for readers that these functions make
-    options.one_of: TEXT, options.positive: NUMBER, readers.list_of: ("Any",), readers.by_name: ("Any",), readers.with_unit: NUMBER,
-    readers.zero_or_more: NUMBER,
-}  # fmt: skip
-_OF_MAKERS = {f"{maker.__module__}.{maker.__qualname__}.<locals>.read": types for maker, types in MADE.items()}
 
 
 class Argument(NamedTuple):
@@ -112,9 +92,7 @@ def returned(verb: str) -> str:
 
 def _argument(name: str, option: Option) -> Argument:
     """The argument of an option; a column option also takes a list or an array."""
-    reader = option.read.func if isinstance(option.read, partial) else option.read
-    made = f"{getattr(reader, '__module__', '')}.{getattr(reader, '__qualname__', '')}"
-    types = TYPES.get(reader) or _OF_MAKERS.get(made) or (WHOLE if option.metavar == "N" else ("Any",))
+    types = option.kind.takes
     if option.column and "Any" not in types:
         types = (*types, "Sequence[Any]")
     return Argument(name, tuple(dict.fromkeys(types)), in_python(option.help))
@@ -126,11 +104,11 @@ def _form(verb: str) -> Form:
     return _FORMS[verb]() if verb in _FORMS else _question_form(verb)
 
 
-def _grouped(table: Mapping[str, Option], groups: Mapping[str, Sequence[str]], own: str) -> dict[str, dict[str, Option]]:
-    """Options under their headings; those that no group names under ``own``, which comes first."""
-    placed = {name: heading for heading, listed in groups.items() for name in listed}
-    headings = list(dict.fromkeys([own, *groups]))
-    found = {heading: {name: table[name] for name in table if placed.get(name, own) == heading} for heading in headings}
+def _grouped(table: Mapping[str, Option], own: str) -> dict[str, dict[str, Option]]:
+    """Options under their headings; those that have none under ``own``, which comes first, then other headings of the verb."""
+    placed = {name: heading_of(name, option, own) for name, option in table.items()}
+    headings = list(dict.fromkeys([own, *(heading for heading in placed.values() if heading not in GROUPS), *GROUPS]))
+    found = {heading: {name: table[name] for name in table if placed[name] == heading} for heading in headings}
     return {heading: listed for heading, listed in found.items() if listed}
 
 
@@ -140,7 +118,7 @@ def _estimate_form() -> Form:
 
         return estimate
 
-    return Form(run, "Estimate", _grouped(OPTIONS, GROUPS, "Question"), (CATALOG,))
+    return Form(run, "Estimate", _grouped(OPTIONS, "Question"), (CATALOG,))
 
 
 def _plan_form() -> Form:
@@ -152,7 +130,7 @@ def _plan_form() -> Form:
         return search
 
     progress = Argument("progress", ("Callable[[str], None]",), "called with a line on how far the search is")
-    headings = {"Search": OWN, **_grouped({n: o for n, o in OPTIONS.items() if n not in OWN}, GROUPS, "Question")}
+    headings = {"Search": OWN, **_grouped({n: o for n, o in OPTIONS.items() if n not in OWN}, "Question")}
     return Form(run, "SearchResult", headings, (CATALOG, progress))
 
 
@@ -178,7 +156,7 @@ def _diagnose_form() -> Form:
 
         return with_question
 
-    headings = _grouped(OPTIONS, GROUPS, "Question")
+    headings = _grouped(OPTIONS, "Question")
     return Form(run, "Diagnosis", headings, (*_DIAGNOSE, CATALOG), ("paths",))
 
 
@@ -210,10 +188,9 @@ def _question_form(verb: str) -> Form:
 
         return ask
 
-    groups = {**getattr(module, "GROUPS", {}), **{h: n for h, n in GROUPS.items() if h not in getattr(module, "GROUPS", {})}}
     own_arguments = getattr(module, "ARGUMENTS", ("model",))
     first = (*own_arguments, *(name for name in POSITIONAL if name not in own_arguments))
-    return Form(run, "Answer", _grouped(module.OPTIONS, groups, verb.capitalize()), (CATALOG,), first)
+    return Form(run, "Answer", _grouped(module.OPTIONS, verb.capitalize()), (CATALOG,), first)
 
 
 # --- the words of Python

@@ -9,6 +9,7 @@ from ironlaw.catalog.optimizer import CLASSES, Optimizer
 from ironlaw.catalog.records import Framework, Objective
 from ironlaw.frozen import Frozen
 from ironlaw.precision import Precision
+from ironlaw.question.fields import OfJob
 
 
 class Documents(Frozen):
@@ -57,51 +58,25 @@ class Optimizers(Frozen):
         return float(self.matrices.master_bytes.value)
 
 
-class Job(Frozen):
-    """One model trained by one framework in one precision with one optimizer. Defaults are in ``question/defaults``."""
+class Job(OfJob):
+    """One model trained by one framework in one precision with one optimizer: options as they are, see ``OfJob``, and what follows."""
 
     model: Model
     framework: Framework
     precision: Precision
     optimizer: Optimizers
     flash: bool
-    count_embedding: bool
-    expert_imbalance: float  # load of the busiest expert rank over the mean
     expert_load: Any  # the loads of experts (estimate/layer/uneven.ExpertLoad); None: expert_imbalance says how uneven they are
-    moe_dispatcher: str  # alltoall | deepep | hybridep: the last two send a row once to each domain
     expert_precision: str  # of the products of routed experts; "": precision
     expert_formats: Precision  # the precision of that name
-    dispatch_precision: str  # wide | fp8 (rows and their gradients) | fp8-forward: format of rows sent to experts
-    capacity_factor: float  # rows an expert is padded or cut to, over the mean; 0: dropless
-    layers_per_stage: tuple[int, ...]
     mtp_stage: int | None  # stage, from 0, of the multi-token-prediction layers; None: the stage with the loss
     cp_method: str  # ring | all-to-all | all-gather | all-to-all+ring
-    cp_inner: float  # with all-to-all+ring: ranks that trade heads; 0: as many as divide the heads and share a domain
     cp_domain: float  # accelerators of a scale-up domain; the inner group does not leave it
-    cp_balance: bool  # a context rank has a chunk from either end of the sequence; False: one piece
-    document_length: float  # tokens of a packed document; 0: a sequence is one document
     documents: Documents | None  # documents of many lengths, where their distribution is given
-    offload_layers: float  # layers of a stage whose activations are offloaded; 0: all
-    offload_fraction: float  # share of the optimizer's states that offloading moves to the host
-    offload_overlap: bool  # the host updates one tensor while others are copied
-    lora_rank: float  # 0: everything is trained
-    lora_sets: float  # sets of adapters in memory, of which one is trained
     lora_targets: tuple[str, ...]  # operators that have an adapter: qkv or q, k, v; proj; fc1 or gate, up; fc2; experts; router
-    adapter: str  # lora | dora: what stands beside a frozen matrix
-    frozen_weights: str  # how adapters' frozen layers are stored: fp8 | nf4; "": as the precision stores weights
-    attention_kernel: str  # generation of the flash kernel; "": the framework's on this architecture
-    attention_precision: str  # wide | fp8 | fp8-forward: format of attention's two products
-    cuda_graphs: str  # none | partial (attention, dense MLPs, Mamba) | full | a list of modules: what runs as a captured graph
-    microbatch_group: float  # micro-batches a chunk runs before the next one's turn; 0: pp
-    deferred_wgrad: float  # micro-batches whose output layer's weight gradient waits for the pipeline to drain
-    fused_loss: bool
-    optimizer_in_backward: bool  # each weight is updated where its gradient is made, and the gradient freed
     chunked_logits: bool  # the output layer and the loss hold a chunk of the logits at a time
     fp8_scaling: str  # current | delayed: where the scale of a tensor in fp8 comes from
     fp8_param_gather: bool  # weights of narrow linear layers are kept and gathered in the narrow format
-    delay_wgrad_compute: bool  # with overlap ep: weight gradients computed beside the all-to-all, apart from the rest of backward
-    grouped_experts: bool  # one grouped product for a rank's experts; False: one after the other
     objective: Objective | None  # None: the next token of every sequence
     teacher: Model | None  # the model whose outputs a distillation reads
-    precomputed_reference: bool  # the reference's outputs are read with the data
     schedule: str  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe

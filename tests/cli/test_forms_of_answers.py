@@ -12,7 +12,7 @@ import pytest
 from ironlaw.cli.flags import SWITCH, read_words
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.main import VERBS, command_of
-from ironlaw.question.options import OPTIONS, USUAL
+from ironlaw.question.options import OPTIONS
 from verbs import ACTIONS, QUESTIONS, example
 
 ASK = ("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64")
@@ -39,8 +39,9 @@ def test_every_command_has_quiet_and_both_helps(ask, words):
 @pytest.mark.parametrize("verb", ["estimate", "plan", "money", "diagnose"])  # their own options have other names
 def test_a_short_help_describes_the_usual_options_and_names_the_others(ask, verb):
     described = {line.split()[0] for line in ask(verb, "--help")[1].splitlines() if line.startswith("  --")}
-    usual = {f"--{name.replace('_', '-')}" for name in USUAL if name != "model"}
-    others = {f"--{name.replace('_', '-')}" for name in OPTIONS if name not in USUAL} & {param.opts[0] for param in command_of(verb).params}
+    usual = {f"--{name.replace('_', '-')}" for name, option in OPTIONS.items() if option.usual and name != "model"}
+    rare = {f"--{name.replace('_', '-')}" for name, option in OPTIONS.items() if not option.usual}
+    others = rare & {param.opts[0] for param in command_of(verb).params}
     assert usual <= described
     own = (
         {f"--{name.replace('_', '-')}" for name in __import__("ironlaw.search.question", fromlist=["OWN"]).OWN} if verb == "plan" else set()

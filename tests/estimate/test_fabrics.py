@@ -14,7 +14,7 @@ from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.placement import pod_ranks
 from ironlaw.plan import column, plan_with
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 
 PLAN = {"on": "h100-sxm", "gpus": 512, "tp": 4, "pp": 4, "vpp": 5, "zero": 1, "micro_batch_size": 1, "framework": "megatron"}
 MIXTURE = {"on": "h100-sxm", "gpus": 64, "tp": 1, "pp": 1, "ep": 16, "zero": 1, "micro_batch_size": 1, "framework": "megatron"}

@@ -12,7 +12,8 @@ from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.held import change_plan, differences, hold, likely_faster, plan_changes, results
 from ironlaw.estimate.saved import read_answer
-from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.read import read_options
 from ironlaw.report.held import held_lines
 from ironlaw.report.terminal import Ink
 

@@ -13,7 +13,7 @@ from ironlaw.measure.diagnose import diagnose
 from ironlaw.measure.kernels.names import shipped_names
 from ironlaw.measure.logs import read_log
 from ironlaw.measure.logs.reading import log_reading
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.report.diagnosis import diagnosis_page
 
 GIB = 1 << 30

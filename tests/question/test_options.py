@@ -7,8 +7,10 @@ import pytest
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnitError
 from ironlaw.estimate.bind.question import NOTED
-from ironlaw.question.asked import SCALARS, Asked, Row, asked_of, with_options
-from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.question.asked import SCALARS, Asked, asked_of, with_options
+from ironlaw.question.fields import Row
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.read import read_options
 
 
 def test_every_option_is_a_field_and_every_field_an_option():

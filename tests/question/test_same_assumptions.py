@@ -9,7 +9,7 @@ import pytest
 from ironlaw import estimate
 from ironlaw.estimate.bind.question import bind_question, framework_of
 from ironlaw.question.asked import asked_of
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.search.answer import settings_of
 from ironlaw.search.question import read_question
 from verbs import MODULES, options

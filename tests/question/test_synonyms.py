@@ -11,7 +11,8 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.question import defaults
-from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.read import read_options
 from ironlaw.question.synonyms import ANSWERS, COMPUTED, SETTINGS, SPELLINGS, is_synonym, resolve
 from verbs import options
 

@@ -9,8 +9,9 @@ import pytest
 import ironlaw
 from ironlaw.errors import IronlawError, UnitError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
-from ironlaw.question.options import OPTIONS, duration, grid, price, read_options
-from ironlaw.question.readers import days
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.read import read_options
+from ironlaw.question.readers import days, duration, grid, price
 from ironlaw.question.words import Interpreted, PerParameter, batch_tokens, length, recompute, run_tokens, tokens
 from verbs import MODULES, options
 

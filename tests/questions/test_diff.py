@@ -12,7 +12,7 @@ import pytest
 
 from ironlaw.catalog import load
 from ironlaw.estimate.answer import answer
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.questions.diff import diff
 from ironlaw.questions.diff.terms import contributions
 

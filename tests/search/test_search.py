@@ -25,7 +25,7 @@ from ironlaw.estimate.planner.space import CHOICES
 from ironlaw.estimate.step import step_parts, whole_step
 from ironlaw.plan import Plan, recompute_columns
 from ironlaw.question.asked import asked_of
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.question.words import OFFLOADS, OFFLOADS_WITH, OVERLAPS
 from ironlaw.search import sweep
 from ironlaw.search.answer import estimate_of

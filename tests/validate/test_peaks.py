@@ -12,7 +12,7 @@ import pytest
 import ironlaw
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.estimate.memory.total import last_stage_memory
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.validate import peaks as module
 from ironlaw.validate.peaks import Peak, RunMemory, figures, fine_tuned, peaks, ran_and_fits, read_peaks, run_memory, summary
 

@@ -10,27 +10,19 @@ from click.shell_completion import CompletionItem
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
-from ironlaw.question.options import CHOICES, Option
+from ironlaw.question.options import Option
 
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[Any]]"]  # click before 8.5 has no CompletionItem[Any]
-RECORDS = {  # options that name records, by the kind of record
-    "model": "models", "on": "accelerators", "against": "accelerators", "node": "nodes", "fabric": "fabrics", "framework": "frameworks",
-    "precision": "precisions", "expert_precision": "precisions", "objective": "objectives", "teacher": "models",
-    "grid": "grids", "optimizer": "optimizers", "sites": "sites", "space": "",
-}  # fmt: skip
 FILES = ("FILE", "CSV", "TOML", "A.json")  # metavars of options that name a file
 
 
 def completer_of(name: str, option: Option) -> Completer | None:
     """What completes the value of one option; None where nothing is known of it."""
-    if RECORDS.get(name):
-        return complete_records(RECORDS[name], files=name == "model")
-    if option.metavar == "on|off":
-        return _complete_words(("on", "off"))
+    if option.records:
+        return complete_records(option.records, files=name == "model")
     if option.metavar.strip("[]") in FILES:
         return complete_files
-    choices = CHOICES.get(option.read)
-    return _complete_words(choices) if choices else None
+    return _complete_words(option.kind.choices) if option.kind.choices else None
 
 
 def complete_records(kind: str, files: bool = False) -> Completer:

@@ -15,7 +15,7 @@ from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
 from ironlaw.errors import PlanError, QuestionError, one_line
 from ironlaw.question.options import OPTIONS
-from ironlaw.question.readers import columns_of
+from ironlaw.question.read import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def command(
         return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, form)
     question, where = question_of(model, options)
     from ironlaw.estimate.answer import answer
-    from ironlaw.question.options import read_options
+    from ironlaw.question.read import read_options
 
     estimate = answer({**read_options(question, where), **read_options(options)}, catalog)
     return show(estimate, form)
@@ -84,7 +84,7 @@ def command(
 def _show_held(path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], form: Form) -> int:
     """Print the plan of an answer with the options that change, beside the plan that the tool would choose."""
     from ironlaw.estimate.held import hold
-    from ironlaw.question.options import read_options
+    from ironlaw.question.read import read_options
 
     question, where = question_of(model, flags) if model else ({}, "")
     held = hold(path, {**read_options(question, where), **read_options(flags)}, folders)
@@ -107,7 +107,7 @@ def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any
 def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None:
     """The options of a launch script or configuration of another framework; None for any other file. Nothing in it is run."""
     from ironlaw.launch import readers
-    from ironlaw.question.options import whole
+    from ironlaw.question.readers import whole
 
     ranks = int(whole(flags["gpus"], "--gpus")) if "gpus" in flags and not isinstance(flags["gpus"], list) else None
     launched = readers.read_launch_file(path, ranks, flags.get("on"))
@@ -251,5 +251,5 @@ def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
     return estimate_row(estimate, index)
 
 
-_GPUS = OPTIONS["gpus"].replace(help="total accelerators: N, a list, or LO..HI, which doubles; a row for each", metavar="N|A,B|LO..HI")
+_GPUS = OPTIONS["gpus"].replace(says="total accelerators: N, a list, or LO..HI, which doubles; a row for each", metavar="N|A,B|LO..HI")
 command.params += [*flags_of({**OPTIONS, "gpus": _GPUS}), explain_flag(), *form_flags(cite=True), catalog_flag()]

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ironlaw.cli.flags import read_words
-from ironlaw.question.options import GROUPS, OPTIONS, USUAL
+from ironlaw.question.options import GROUPS, OPTIONS, Option, heading_of
 from ironlaw.question.synonyms import resolve
 
 OUTPUT = "Output"
@@ -78,18 +78,23 @@ def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 class GroupedCommand(AnswerCommand):
     """A command whose help prints its options by subject: the model, its own, those of an estimate as in every verb, output.
 
-    ``groups``: headings of its own options; ``own``: the heading of those that no group names. Of a verb with many options ``--help``
-    shows the usual ones, and names the others under their headings.
+    ``table``: its options; ``own``: the heading of those that have none. Of a verb with many options ``--help`` shows the usual ones,
+    and names the others under their headings.
     """
 
-    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]] | None = None, own: str, **more: Any) -> None:
+    def __init__(self, *args: Any, table: Mapping[str, Option] = OPTIONS, own: str, **more: Any) -> None:
         super().__init__(*args, **more)
         self.own = own
-        named = {**GROUPS, OUTPUT: _OUTPUT, **(groups or {})}
-        self.headings = list(dict.fromkeys(["Model", *(groups or {}), own, *GROUPS, OUTPUT]))
+        named: dict[str, list[str]] = {"Model": []}
+        for name, option in table.items():
+            named.setdefault(heading_of(name, option, own), []).append(name)
+        theirs = [heading for heading in named if heading not in GROUPS]
+        self.headings = list(dict.fromkeys(["Model", *theirs, own, *GROUPS, OUTPUT]))
+        named[OUTPUT] = list(_OUTPUT)
         self.place_of = {name: (heading, at) for heading, names in named.items() for at, name in enumerate(names)}
-        long = {heading for heading, names in (groups or {}).items() if len(names) > _LONG}
-        self.folded = {name for name, (heading, _) in self.place_of.items() if heading in long or (heading in GROUPS and name not in USUAL)}
+        long = {heading for heading in theirs if heading != own and len(named[heading]) > _LONG}
+        usual = {name for name, option in OPTIONS.items() if option.usual}
+        self.folded = {name for name, (heading, _) in self.place_of.items() if heading in long or (heading in GROUPS and name not in usual)}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of every group under its heading, all in two columns; then the names of those that only --help-all shows."""

@@ -75,8 +75,7 @@ def command_of(verb: str) -> click.Command:
         return command
     from ironlaw.cli.question import question_command
 
-    arguments, groups = getattr(module, "ARGUMENTS", ("model",)), getattr(module, "GROUPS", None)
-    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES, arguments, groups)
+    return question_command(verb, module.OPTIONS, summary, module.EXAMPLES, getattr(module, "ARGUMENTS", ("model",)))
 
 
 @click.group(

@@ -16,16 +16,10 @@ from ironlaw.question.options import Option
 
 
 def question_command(
-    verb: str,
-    options: Mapping[str, Option],
-    summary: str,
-    examples: str,
-    arguments: Sequence[str] = ("model",),
-    groups: Mapping[str, Sequence[str]] | None = None,
+    verb: str, options: Mapping[str, Option], summary: str, examples: str, arguments: Sequence[str] = ("model",)
 ) -> click.Command:
     """The click command of ``ironlaw.questions.VERB``; ``arguments``, such as MODEL, need no flag.
 
-    ``groups``: headings of the verb's own options in its help.
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
 
@@ -66,4 +60,4 @@ def question_command(
     ]
     params += [*flags_of(options, arguments), explain_flag(), *form_flags(cite=True), catalog_flag()]
     epilog = "\b\nExamples:\n" + examples
-    return GroupedCommand(verb, params=params, callback=run, help=summary, epilog=epilog, groups=groups, own=verb.capitalize())
+    return GroupedCommand(verb, params=params, callback=run, help=summary, epilog=epilog, table=options, own=verb.capitalize())

@@ -18,8 +18,9 @@ from ironlaw.catalog.records import Framework
 from ironlaw.errors import UnsupportedError
 from ironlaw.job import Job
 from ironlaw.plan import RECOMPUTE, Plan, flags, plan_with, recompute_columns
-from ironlaw.question.asked import Asked, Row
+from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import CUDA_GRAPH, GRAPH_MODULES, OFFLOADS, OFFLOADS_WITH, OVERLAPS, PRECISIONS
+from ironlaw.question.fields import Row
 
 FORMS = ("none", "selective", "every", "share", "full", "segments")  # of recomputation
 _LEAST_SHARE = 1e-6  # of the layers

@@ -14,9 +14,11 @@ from ironlaw.catalog.sourced import Source, Sourced
 from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.job import Job
 from ironlaw.question import defaults
-from ironlaw.question.asked import SCALARS, Asked, Row
+from ironlaw.question.asked import SCALARS, Asked
 from ironlaw.question.assumptions import printed
-from ironlaw.question.options import OPTIONS, duration
+from ironlaw.question.fields import Row
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.readers import duration
 from ironlaw.question.words import PerParameter
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked, asked_of, require
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.read import read_options
 from ironlaw.shown import Columns, Shown
 from ironlaw.terms import BOUNDS, Term, scalar, shares, total
 

@@ -16,7 +16,7 @@ from ironlaw.estimate.rules import broken
 from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 
 _SAME = 1e-9  # of a value: a smaller difference is rounding
 _LAYERS = ("layers_per_stage", "first_stage_layers", "last_stage_layers")

@@ -29,8 +29,8 @@ from ironlaw.estimate.rules import broken, legal, legality
 from ironlaw.estimate.step import step
 from ironlaw.estimate.support import NEAR, NEAR_LENGTH, model_kind, stack_kind
 from ironlaw.job import Job
-from ironlaw.question.asked import Row
 from ironlaw.question.defaults import OVERLAPS
+from ironlaw.question.fields import Row
 
 SHOWN = 2
 FEWER = 3  # layers that an end stage may have less than a middle one, for the embedding and the loss

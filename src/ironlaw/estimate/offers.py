@@ -18,9 +18,10 @@ from ironlaw.estimate.as_data import number
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.possible import may_have_plan
 from ironlaw.job import Job
-from ironlaw.question.asked import Asked, Row, with_options
+from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS, WEIGHTS_DTYPES
-from ironlaw.question.options import read_options
+from ironlaw.question.fields import Row
+from ironlaw.question.read import read_options
 
 # what is moved to the host, the least first: the first that fits is offered
 OFFLOADED = tuple(

@@ -20,7 +20,7 @@ from ironlaw.estimate.planner.choose import Choice, search_row
 from ironlaw.estimate.planner.place import place_choice
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
-from ironlaw.question.asked import Row
+from ironlaw.question.fields import Row
 from ironlaw.terms import scalar
 
 KEPT = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")  # of a plan whose data-parallel ranks alone become fewer

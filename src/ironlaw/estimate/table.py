@@ -20,7 +20,8 @@ from ironlaw.errors import InputError, IronlawError, QuestionError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.files import read_csv, with_headers
-from ironlaw.question.options import OPTIONS, read_options
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.read import read_options
 from ironlaw.question.recipes import read_precision
 from ironlaw.units import shorten
 

@@ -28,7 +28,8 @@ from ironlaw.measure.versus.memory import MemoryRow, compare_memory
 from ironlaw.measure.versus.parts import find_pace_setter, measure_step
 from ironlaw.measure.versus.predicted import load_prediction, run_estimate
 from ironlaw.measure.window import Policy
-from ironlaw.question.options import TOKENS_PER_SECOND, read_options
+from ironlaw.question.options import TOKENS_PER_SECOND
+from ironlaw.question.read import read_options
 from ironlaw.shown import Shown
 from ironlaw.units import parse
 

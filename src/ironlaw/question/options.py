@@ -1,601 +1,429 @@
-"""Every option of an estimate, once: the command line, TOML files, CSV columns and Python all read this table."""
+"""Every option of an estimate, one row each. The command line, TOML files, CSV columns, Python, help and schemas read this table."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from ironlaw import units
-from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
 from ironlaw.frozen import Frozen
-from ironlaw.question import defaults, synonyms
+from ironlaw.question import defaults
+from ironlaw.question.decisions import ANSWER, AXIS, BATCH, DATA, FASTEST, MACHINE, MODEL, OF_STAGES, RUN, Decision, part_of
+from ironlaw.question.kinds import Kind, kind_of
+from ironlaw.question.readers import (
+    at_least_one,
+    duration,
+    expert_load,
+    expert_placement,
+    graphs,
+    grid,
+    margin,
+    model,
+    none_or_more,
+    one_count,
+    one_name,
+    one_of,
+    oversubscription,
+    positive,
+    precision,
+    price,
+    share,
+    spread,
+    stage,
+    stage_layers,
+    switch,
+    text,
+    torus_topology,
+    whole,
+)  # fmt: skip
 from ironlaw.question.words import adapter_targets, batch_tokens, length, offload, overlap, recompute, run_tokens, tokens
 
 
 class Option(Frozen):
-    """One option: its reader, its help line, and whether Python may give a column of values."""
+    """One option. Its type, unit, choices and bounds are those of its reader, see ``kinds``."""
 
     read: Callable[[Any, str], Any]
-    help: str
-    metavar: str = "N"
-    column: bool = False
+    says: str  # what it is, without its default
+    metavar: str = ""  # how help shows a value; "": as the reader says
+    group: str = ""  # the heading of help that it stands under; "": that of its verb
+    default: Any = None  # its value where it is not given; None: a record, a rule or the search decides
+    decided: str = ""  # who decides where it is not given, or the default in words; "": the default
+    also: tuple[str, ...] = ()  # names that other tools give it, with exactly this meaning
+    column: bool = False  # Python may give a column of values, one for each row
     names: bool = False  # the value is a set of names: a list of texts is one value, a list of sets is a column
+    usual: bool = False  # the short help shows it
+    records: str = ""  # the kind of record that it names
+    of_job: bool = False  # the job has its value as it is
+    search: Decision = AXIS  # what it is to a search for plans
+    left_out: Mapping[str, str] = MappingProxyType({})  # verbs that do not take it, with the reason
+    since: str = "0.1.0"  # the version that has it first
+
+    def __init__(self, read: Callable[[Any, str], Any], says: str, metavar: str = "", **more: Any) -> None:
+        super().__init__(read, says, metavar or kind_of(read).metavar, **more)
+
+    @property
+    def kind(self) -> Kind:
+        """What its reader takes and gives: types, unit, choices and bounds."""
+        return kind_of(self.read)
+
+    @property
+    def help(self) -> str:
+        """Its line in a help text: what it is, and what is taken where it is not given.
+
+        >>> OPTIONS["sp"].help, OPTIONS["network_share"].help[-12:], OPTIONS["gpus"].help
+        ('sequence parallelism (default: on where tp > 1)', '(default: 1)', 'total accelerators')
+        """
+        return f"{self.says} (default: {self.otherwise})" if self.otherwise else self.says
+
+    @property
+    def otherwise(self) -> str:
+        """What is taken where it is not given, in words; "" where nothing is."""
+        return self.decided or _in_words(self.default)
 
 
-whole, switch = units.parse_whole, units.parse_switch
-none_or_more = partial(units.parse_whole, least=0)
-
-
-def stage(value: Any, flag: str) -> float:
-    """Read a ZeRO stage."""
-    number = units.parse_count(value, flag)
-    if number not in (0, 1, 2, 3):
-        raise ValueRangeError(f"{flag} is {value}, must be 0, 1, 2 or 3")
-    return number
-
-
-def text(value: Any, flag: str) -> str:
-    """Read a name."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueRangeError(f"{flag} is {value!r}, must be a name")
-    return value.strip()
-
-
-def precision(value: Any, flag: str) -> str:
-    """Read the name of a precision: one that ships, or one of the user's catalogue, which is looked up with the question's records."""
-    return text(value, flag).lower().replace("_", "-")
-
-
-def model(value: Any, flag: str) -> Any:
-    """Read a model: a name, a path, ``field=value,...`` dimensions, or a table of them."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return text(value, flag)
-
-
-CHOICES: dict[Callable[[Any, str], Any], tuple[str, ...]] = {}  # of readers of one name, for the completion of a shell
-
-
-def one_of(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
-    """Make a reader of one name of ``choices``."""
-
-    def read(value: Any, flag: str) -> str:
-        """Read one of the choices, in any case."""
-        name = str(value).strip().lower()
-        if name not in choices:
-            raise UnknownNameError(flag, str(value), choices)
-        return name
-
-    CHOICES[read] = choices
-    return read
-
-
-MOST_LOADS = 1_000_000  # experts times layers: three times those of the largest model
-
-
-def expert_load(value: Any, flag: str) -> Any:
-    """Read the loads of experts: the name of a shape or a file, or numbers by expert, or by layer and expert."""
-    if isinstance(value, str):
-        return text(value, flag)
-    rows = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(rows, (list, tuple)) or not rows:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be a file, a shape or a list of numbers")
-    if sum(len(row) if isinstance(row, (list, tuple)) else 1 for row in rows) > MOST_LOADS:
-        raise ValueRangeError(f"{flag} has more than {MOST_LOADS:,} numbers")
-    return tuple(tuple(row) if isinstance(row, (list, tuple)) else row for row in rows)
-
-
-def spread(value: Any, flag: str) -> float:
-    """Read a deviation over a mean, from 0 to 10."""
-    number = units.parse(value, "1", flag)
-    if not 0.0 <= number <= 10.0:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to 10")
-    return number
-
-
-def expert_placement(value: Any, flag: str) -> str:
-    """Read how experts are placed on ranks.
-
-    >>> expert_placement("balanced", "--expert-placement"), expert_placement("redundant:32", "--expert-placement")
-    ('balanced', 'redundant:32')
-    """
-    how, _, count = str(value).strip().lower().partition(":")
-    if how not in defaults.EXPERT_PLACEMENTS:
-        raise UnknownNameError(flag, how, defaults.EXPERT_PLACEMENTS)
-    if how != "redundant":
-        if count:
-            raise ValueRangeError(f"{flag} {how} has no number, got {units.shorten(count)}")
-        return how
-    return f"{how}:{int(whole(count, f'{flag} redundant'))}"
-
-
-def stage_layers(value: Any, flag: str) -> tuple[int, ...]:
-    """Read a comma list of layers per pipeline stage."""
-    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    return tuple(int(none_or_more(item, flag)) for item in items)
-
-
-def one_name(value: Any, flag: str) -> str:
-    """Read one name; several are compared by other verbs."""
-    name = text(value, flag)
-    if "," in name:
-        raise QuestionError(f"{flag} is {name}: one name is asked for here; ironlaw plan and ironlaw compare take several")
-    return name
-
-
-def one_count(value: Any, flag: str) -> float:
-    """Read one count of accelerators; several are compared by other verbs."""
-    if isinstance(value, str) and ("," in value or ".." in value):
-        raise QuestionError(f"{flag} is {units.shorten(value)}: one number is asked for here; estimate, plan and sweep take several")
-    return whole(value, flag)
-
-
-def price(value: Any, flag: str) -> Any:
-    """Read a price: USD per accelerator hour, or provider/term."""
+def _in_words(value: Any) -> str:
+    """A default as help shows it; "" where there is none."""
     if isinstance(value, bool):
-        raise ValueRangeError(f"{flag} is {value}, must be a price")
-    number = _to_float(value)
-    if number is None:
-        return text(value, flag)
-    if not 0 <= number <= 1e6:
-        raise ValueRangeError(f"{flag} is {value}, must be from 0 to 1e6 USD per accelerator hour")
-    return number
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value or "")
 
 
-def grid(value: Any, flag: str) -> Any:
-    """Read a carbon intensity: a region's name, or grams per kWh."""
-    if isinstance(value, bool):
-        raise ValueRangeError(f"{flag} is {value}, must be a region or g/kWh")
-    number = _to_float(value)
-    if number is None:
-        if str(value).strip().endswith("/kWh"):
-            return units.parse(value, "kg/J", flag) * 3.6e9
-        return text(value, flag)
-    if not 0 <= number <= 1e4:
-        raise ValueRangeError(f"{flag} is {value}, must be from 0 to 10000 g/kWh")
-    return number
+def heading_of(name: str, option: Option, own: str) -> str:
+    """The heading of an option in the help of a verb: its own, that of the option of an estimate with its name, or the verb's."""
+    return option.group or (OPTIONS[name].group if name in OPTIONS else own)
 
 
-def _to_float(value: Any) -> float | None:
-    """A number, nan and infinity included, so that the message is about its size; None for a name."""
-    if isinstance(value, str) and (not value.isascii() or value.strip().startswith("+")):
-        return None
-    try:
-        return units.to_float(value)
-    except (TypeError, ValueError):
-        return None
+def group(heading: str, rows: Mapping[str, Option]) -> dict[str, Option]:
+    """Options under one heading of the help, in its order."""
+    return {name: option.replace(group=heading) for name, option in rows.items()}
 
 
-def torus_topology(value: Any, flag: str) -> tuple[int, ...]:
-    """Read the chips of each axis of a slice, such as 4x4x8."""
-    sides = value if isinstance(value, (list, tuple)) else re.split(r"[x,*]", str(value).strip().lower())
-    if not 1 <= len(sides) <= 3:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be chips of each axis, such as 4x4x8")
-    return tuple(int(whole(side, flag)) for side in sides)
-
-
-def oversubscription(value: Any, flag: str) -> float:
-    """Read how many times the rate of its NICs exceeds that of the links above a layer of switches: 7, 7:1 or 1:7."""
-    first, colon, second = str(value).partition(":")
-    parts = [units.parse(part, "1", flag) for part in ((first, second) if colon else (value, "1"))]
-    ratio = max(parts) / min(parts) if colon and min(parts) > 0.0 else parts[0]
-    if not 1.0 <= ratio <= units.LARGEST or min(parts) <= 0.0:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be a ratio such as 3:1, or a number of at least 1")
-    return ratio
-
-
-LEAST, MOST = 1e-30, 1e60  # limits of a measured value: products of larger values overflow
-
-
-def positive(unit: str) -> Callable[[Any, str], float]:
-    """Make a reader of quantities in ``unit`` above zero."""
-
-    def read(value: Any, flag: str) -> float:
-        """Read a quantity above zero."""
-        number = units.parse(value, unit, flag)
-        if not LEAST <= number <= MOST:
-            raise ValueRangeError(
-                f"{flag} is {units.shorten(value)}, must be {f'at most {MOST:g}' if number > MOST else 'more than 0 and finite'}"
-            )
-        return number
-
-    return read
-
-
-LONGEST = 1e15  # seconds; a longer time is a typing error
-
-
-def share(value: Any, flag: str) -> float:
-    """Read a part of a whole: above 0, at most 1."""
-    number = units.parse(value, "1", flag)
-    if not LEAST <= number <= 1.0:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be above 0 and at most 1")
-    return number
-
-
-def margin(value: Any, flag: str) -> float:
-    """Read a share from 0 to below 1."""
-    number = units.parse(value, "1", flag)
-    if not 0.0 <= number < 1.0:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be from 0 to less than 1, such as 0.05 or 5%")
-    return number
-
-
-def duration(value: Any, flag: str) -> float:
-    """Read a time with its unit, such as 50000h or 15min. A bare number is refused: it could be seconds or hours."""
-    if units.bare_number(value) is not None:
-        raise ValueRangeError(f"{flag} is {value}, which has no unit: give one of s, min, h, d, w, such as {value}h")
-    number = units.parse(value, "s", flag)
-    if not LEAST <= number <= LONGEST:
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be more than 0 and at most {LONGEST:g} s")
-    return number
-
-
-def at_least_one(value: Any, flag: str) -> float:
-    """Read a number of at least 1."""
-    number = units.parse(value, "1", flag)
-    if not 1 <= number <= units.LARGEST:
-        raise ValueRangeError(
-            f"{flag} is {units.shorten(value)}, must be {f'at most {units.LARGEST:g}' if number > units.LARGEST else 'at least 1'}"
-        )
-    return number
-
-
-def graphs(value: Any, flag: str) -> str:
-    """Read what runs as a captured graph: a name, or a list of modules."""
-    text = str(value).strip()
-    if text in defaults.CUDA_GRAPHS:
-        return text
-    modules = tuple(dict.fromkeys(re.split(r"[,+\s]+", text)))
-    if not modules or not set(modules) <= set(defaults.GRAPH_MODULES):
-        known = ", ".join((*defaults.CUDA_GRAPHS, *defaults.GRAPH_MODULES))
-        raise ValueRangeError(f"{flag} is {units.shorten(value)}, must be one of {known}, or a list of modules")
-    return ",".join(modules)
-
-
-def _names(names: tuple[str, ...], default: str = "") -> str:
-    return ", ".join(names) + (f" (default: {default})" if default else "")
-
-
-BATCH_MI = defaults.BATCH_TOKENS / 2**20
-ROUNDING = Option(one_of(defaults.ROUNDINGS), f"rounding of steps: {_names(defaults.ROUNDINGS, defaults.ROUNDING)}", "HOW")
+ROUNDING = Option(one_of(defaults.ROUNDINGS), f"rounding of steps: {', '.join(defaults.ROUNDINGS)}", "HOW", decided=defaults.ROUNDING)
 TOKENS_PER_SECOND = Option(
     tokens, "measured tokens per second of all accelerators, such as 150k: its MFU, its loss and likely causes", "RATE"
 )
-
 OPTIONS: dict[str, Option] = {
-    # --- the hardware
-    "model": Option(model, "model: a catalogue name, a config.json (file or folder), or hidden_size=...,num_hidden_layers=...", "MODEL"),
-    "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR"),
-    "gpus": Option(one_count, "total accelerators", column=True),
-    "node": Option(text, "node, by catalogue name (default: the accelerator's usual one)", "NAME"),
-    "fabric": Option(text, "fabric between nodes (default: the node's usual one)", "NAME"),
-    "scale_up_size": Option(whole, "accelerators joined by scale-up links (default: the node's)", "N"),
-    "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes (default: as its groups divide)", "N"),
-    "topology": Option(torus_topology, "chips of each axis of a slice of a torus, such as 4x4x8 (default: the most cubic slice)", "AxBxC"),
-    "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s (default: the node's)", "RATE"),
-    "power_cap": Option(positive("W"), "power limit of one accelerator, such as 500W (default: none, its rated power)", "POWER"),
-    "network_share": Option(
-        share,
-        f"part of the NICs' bandwidth that other jobs leave to this one, above 0 and at most 1 (default: {defaults.NETWORK_SHARE:g})",
-        "SHARE",
-    ),
-    "oversubscription": Option(
-        oversubscription, "rate of the NICs of a pod over that of the links that leave it, such as 3:1 (default: the fabric's, else 1)", "R"
-    ),
-    "pod_size": Option(
-        whole,
-        "with --oversubscription, accelerators that reach each other at the NICs' whole rate: of a leaf switch, of the leaves of all rails,"
-        " or of a pod (default: the fabric's, else a leaf, times the rails if rail-optimised)",
-        "N",
-    ),
-    "rail_optimised": Option(switch, "NICs of one position in all nodes share leaf switches (default: the fabric's)", "on|off"),
-    "in_network_reduction": Option(
-        one_of(defaults.IN_NETWORK_REDUCTIONS),
-        "all-reduces that switches add: nvls, in an NVSwitch domain; sharp, gradients on InfiniBand; on, both where there are; off, none"
-        " (default: nvls where NCCL took it when it was measured)",
-        "HOW",
-    ),
-    # --- the batch and the mesh
-    "framework": Option(
-        one_name,
-        "training framework (default: the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron)",
-        "NAME",
-    ),
-    "global_batch_size": Option(
-        whole, f"sequences per optimizer step (default: about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens)", column=True
-    ),
-    "global_batch_tokens": Option(batch_tokens, "tokens per optimizer step, such as 4M (4 Mi), instead of --global-batch-size", "TOKENS"),
-    "seq_len": Option(
-        length, f"tokens per sequence, such as 4096 or 128k (default: the model's maximum, at most {defaults.SEQ_LEN:g})", column=True
-    ),
-    "micro_batch_size": Option(whole, "sequences per micro-batch on one data-parallel rank (default: searched)", column=True),
-    "tp": Option(whole, "tensor-parallel size (default: searched)", column=True),
-    "sp": Option(switch, "sequence parallelism (default: on where tp > 1)", "on|off", column=True),
-    "pp": Option(whole, "pipeline-parallel size (default: searched)", column=True),
-    "vpp": Option(whole, "model chunks per pipeline rank (default: searched)", column=True),
-    "cp": Option(whole, f"context-parallel size (default: searched; {defaults.CP:g} with a whole plan given)", column=True),
-    "ep": Option(whole, "expert-parallel size (default: searched)", column=True),
-    "etp": Option(
-        whole, f"tensor-parallel size of one expert (default: {defaults.ETP:g}; a --space file can list others to search)", column=True
-    ),
-    "expert_imbalance": Option(
-        at_least_one, f"load of the busiest expert rank over the mean (default: {defaults.EXPERT_IMBALANCE:g}, balanced)", "X"
-    ),
-    "expert_load": Option(
-        expert_load,
-        f"loads of experts: a file (CSV, JSON), one number an expert, by layer or for all; a record; {', '.join(defaults.EXPERT_LOADS)}",
-        "FILE|SHAPE",
-    ),
-    "expert_placement": Option(
-        expert_placement,
-        "with --expert-load, experts on ranks: in-order, balanced, or redundant:R, which copies the busiest into R more slots"
-        f" (default: {defaults.EXPERT_PLACEMENT})",
-        "HOW",
-    ),
-    "load_spread": Option(
-        spread, "with --expert-load, deviation of an expert's load from step to step over its mean, such as 0.1 (default: 0)", "X"
-    ),
-    "routing_noise": Option(
-        switch, "with --expert-load, tokens choose at random with these loads; off: every micro-batch has them (default: on)", "on|off"
-    ),
-    "moe_dispatcher": Option(
-        one_of(defaults.DISPATCHERS),
-        f"all-to-all of experts: {', '.join(defaults.DISPATCHERS)} (default: the fastest that the framework has;"
-        f" {defaults.DISPATCHER} with a whole plan given)",
-        "HOW",
-    ),
-    "dispatch_precision": Option(
-        one_of(defaults.DISPATCH_PRECISIONS),
-        f"format of dispatched rows: fp8, fp8-forward (gradients stay wide), wide (two bytes) (default: {defaults.DISPATCH_PRECISION})",
-        "NAME",
-    ),
-    "capacity_factor": Option(positive("1"), "expert capacity over the mean load (default: dropless)", "X"),
-    "dp_replicate": Option(whole, "data-parallel replicas (default: searched)", column=True),
-    "dp_shard": Option(whole, "data-parallel shards (default: searched)", column=True),
-    "zero": Option(
-        stage, "ZeRO stage: 0 none, 1 shards states, 2 gradients too, 3 weights too (default: searched)", "0|1|2|3", column=True
-    ),
-    "recompute": Option(
-        recompute,
-        "activation checkpointing (recomputation): none; selective[:OPERATORS]; full, every layer; segments:K, all layers with one"
-        " checkpoint for K layers; every:K, one layer in K; share:F, of the layers (default: searched)",
-        "HOW",
-        column=True,
-    ),
-    # --- precision and optimizer
-    "precision": Option(
-        precision, f"format of linear layers: {_names(defaults.PRECISIONS, 'bf16, or fp16 where the device lacks it')}", "NAME"
-    ),
-    "expert_precision": Option(precision, "format of the routed experts' products (default: --precision)", "NAME"),
-    "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed (default: the framework's)", "HOW"),
-    "fp8_param_gather": Option(
-        switch, "store and all-gather fp8 or fp4 weights as fp8 or fp4 (default: off; torchtitan in fp8: on)", "on|off"
-    ),
-    "bf16_layers_at_start": Option(none_or_more, "first layers kept in bf16 under a narrow precision (default: 0)", "N"),
-    "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision (default: 0)", "N"),
-    "optimizer": Option(text, f"optimizer: `ironlaw catalog list optimizers` (default: {defaults.OPTIMIZER}, or the framework's)", "NAME"),
-    "optimizer_rank": Option(whole, "rank of the gradients of --optimizer galore (default: a quarter of each matrix's smaller side)"),
-    # --- pipeline
-    "schedule": Option(one_of(defaults.SCHEDULES), f"pipeline schedule: {_names(defaults.SCHEDULES, defaults.SCHEDULE_RULE)}", "NAME"),
-    "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule (default: pp)"),
-    "deferred_wgrad": Option(whole, "micro-batches whose output-layer weight gradient waits for the end of the pipeline (default: 0)"),
-    "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits (default: off)", "on|off"),
-    "optimizer_in_backward": Option(
-        switch,
-        "update each weight in the backward pass and free its gradient: less memory, one micro-batch a step (default: off)",
-        "on|off",
-    ),
-    "logits": Option(
-        one_of(("whole", "chunked")),
-        "the output layer and the loss hold all logits at once, or a chunk at a time (default: the framework's)",
-        "HOW",
-    ),
-    "delay_wgrad_compute": Option(switch, "run weight gradients during the all-to-all of --overlap ep (default: off)", "on|off"),
-    "grouped_experts": Option(switch, "grouped GEMM for the experts of a rank (default: on)", "on|off"),
-    "overlap": Option(
-        overlap,
-        f"communication that overlaps computation: {_names(defaults.OVERLAPS)}; none; all (without ep) (default: the framework's)",
-        "LIST",
-        column=True,
-        names=True,
-    ),
-    # --- kernels
-    "flash_attention": Option(switch, "flash attention (default: on where device and framework have it)", "on|off"),
-    "attention_precision": Option(
-        one_of(defaults.ATTENTION_PRECISIONS),
-        f"format of attention's two products: fp8, fp8-forward (backward stays wide), wide (default: {defaults.ATTENTION_PRECISION})",
-        "NAME",
-    ),
-    "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "flash-attention generation (default: the framework's)", "NAME"),
-    "cuda_graphs": Option(
-        graphs,
-        f"CUDA graphs: none, partial (attn,mlp,mamba), full, or a list of {', '.join(defaults.GRAPH_MODULES)} (default: none)",
-        "WHAT",
-    ),
-    # --- layers on stages
-    "layers_per_stage": Option(stage_layers, "layers of every pipeline stage, comma separated (default: even)", "LIST"),
-    "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage (default: even)", column=True),
-    "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage (default: even)", column=True),
-    "mtp_stage": Option(none_or_more, "stage, from 0, of the multi-token-prediction layers; needs --layers-per-stage (default: the last)"),
-    "count_embedding": Option(switch, "count embedding and loss as layers when splitting stages (default: off)", "on|off"),
-    "mtp_layers": Option(none_or_more, "multi-token-prediction layers (default: the model's)", "N"),
-    # --- what towers and encoders read
-    "images_per_sequence": Option(none_or_more, "images that the vision tower reads for each sequence (default: 0, no tower)", "N"),
-    "image_size": Option(whole, f"pixels of a side of an image (default: the config's, else {defaults.IMAGE_SIZE})", "PIXELS"),
-    "audio_seconds": Option(positive("s"), "audio that the audio tower reads for each sequence, such as 30s (default: none)", "TIME"),
-    "encoder_seq_len": Option(length, "tokens that an encoder-decoder reads; --seq-len are those of its decoder (default: the model's)"),
-    "frozen_tower": Option(switch, "the towers' weights are not trained (default: off; with LoRA on)", "on|off"),
-    # --- context parallel
-    "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {_names(defaults.CP_METHODS, defaults.CP_METHOD)}", "HOW"),
-    "cp_inner": Option(
-        whole, "ranks of one all-to-all group of all-to-all+ring (default: the largest in a scale-up domain that divides the key heads)"
-    ),
-    "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence (default: on)", "on|off"),
-    "document_length": Option(length, "mean length of packed documents, weighted by length (default: seq_len)"),
-    "lengths": Option(
-        text,
-        "lengths of the documents: a file (CSV, JSON, JSONL, one a line), a catalogue name, or fixed:2048, uniform:LO..HI,"
-        " lognormal:median=800,sigma=1.1, zipf:s=1.5,max=8192, 512=3,4096=1 (default: all as --document-length)",
-        "FILE|SPEC",
-    ),
-    "packing": Option(
-        one_of(defaults.PACKINGS),
-        "documents of --lengths into sequences of seq_len: pack (first fit), pack-best-fit, truncate (one stream, cut), none (padded to the"
-        f" longest of the micro-batch), sorted (the same, neighbours alike), pad (to seq_len) (default: {defaults.PACKING})",
-        "HOW",
-    ),
-    "balance": Option(
-        one_of(defaults.BALANCES),
-        f"sequences of --lengths dealt to ranks: none (at random), sorted (ranks run alike ones), flops (default: {defaults.BALANCE})",
-        "HOW",
-    ),
-    "cp_by_length": Option(
-        switch, "each micro-batch of --lengths takes the context ranks that its longest document needs (default: off)", "on|off"
-    ),
-    "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients (default: the framework's)", "NAME"),
-    "weights_dtype": Option(
-        one_of(tuple(defaults.WEIGHTS_DTYPES)),
-        "type that weights are loaded, stored and updated in: fp32, or bf16 (pure bf16: gradients and Adam's moments are bf16 too, and no"
-        " fp32 copy is kept) (default: the framework's)",
-        "NAME",
-    ),
-    # --- offloading
-    "offload": Option(
-        offload,
-        "move to host memory: optimizer, activations, parameters (and gradients and optimizer: FSDP cpu_offload, ZeRO-3 offload_param);"
-        " nvme: optimizer states on NVMe; none (default: none)",
-        "LIST",
-        column=True,
-        names=True,
-    ),
-    "offload_layers": Option(whole, "layers per stage that offload activations (default: all)", "N"),
-    "offload_fraction": Option(
-        share, f"share of optimizer states that --offload optimizer moves (default: {defaults.OFFLOAD_FRACTION:g})", "X"
-    ),
-    "offload_overlap": Option(switch, "the host updates one tensor while others are copied (default: off)", "on|off"),
-    "space": Option(text, "file of the values to try where the plan is open (default: the built-in space)", "FILE"),
-    "margin": Option(
-        margin,
-        "share of device memory to keep free, such as 5%: a plan that leaves less does not fit (default: 0 for a given plan; a chosen plan"
-        " keeps as much as makes it 80 % likely to fit)",
-        "SHARE",
-    ),
-    # --- fine-tuning
-    "lora_rank": Option(whole, "rank of LoRA adapters; all other weights are frozen (default: no adapters)"),
-    "lora_sets": Option(whole, "sets of LoRA adapters in memory, of which one is trained (default: 1)", "N"),
-    "lora_targets": Option(
-        adapter_targets,
-        "layers with an adapter: attention, mlp, all, or of q, k, v, qkv, proj, fc1, gate, up, fc2, experts, router, shared_experts;"
-        " of latent attention q_down, q_up, kv_down, kv_up, mla_up"
-        f" (default: {defaults.LORA_TARGETS})",
-        "LIST",
-    ),
-    "frozen_weights": Option(
-        one_of(("fp8", "nf4", "gptq", "mxfp4", "int8")),
-        "format of frozen weights with LoRA: fp8; nf4, gptq, mxfp4 (4 bits); int8 (default: as trained weights)",
-        "NAME",
-    ),
-    "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained (default: 0)", "N"),
-    "adapter": Option(
-        one_of(defaults.ADAPTERS), f"kind of adapter with --lora-rank: {_names(defaults.ADAPTERS, defaults.ADAPTERS[0])}", "NAME"
-    ),
-    "objective": Option(
-        text, "what is trained: next-token, sft, dpo, kto, orpo, simpo, reward, distillation, or your own (default: next-token)", "NAME"
-    ),
-    "teacher": Option(model, "model whose outputs --objective distillation reads (default: none)", "MODEL"),
-    "precomputed_reference": Option(
-        switch, "the reference's outputs were computed before the run and come with the data (default: off)", "on|off"
-    ),
-    # --- the run
-    "evaluate_every": Option(whole, "steps between evaluations (default: no evaluations)", "STEPS"),
-    "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only (default: one batch)", "TOKENS"),
-    "checkpoint_every": Option(whole, "steps between checkpoints (default: the interval that loses least time)", "STEPS"),
-    "checkpoint_bandwidth": Option(
-        positive("B/s"), "total storage bandwidth for checkpoints, such as 100GB/s (default: BLOOM's per accelerator)", "RATE"
-    ),
-    "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h (default: Llama 3's)", "TIME"),
-    "restart_time": Option(duration, "time from failure to training again, such as 15min (default: at most Llama 3's)", "TIME"),
-    "calibration_version": Option(text, "version of the fitted and measured constants (default: the newest)", "VERSION"),
-    "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine (default: none)", "TOML"),
-    "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x (default: one step only)", "TOKENS"),
-    "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
-    "grid": Option(grid, "carbon intensity: a region, or g/kWh (default: world average)", "GRID"),
-    "pue": Option(at_least_one, "power usage effectiveness of the data centre (default: the catalogue's)", "X"),
-}
-
-
-GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
-    "Model": ("model", "mtp_layers", "images_per_sequence", "image_size", "audio_seconds", "encoder_seq_len", "frozen_tower"),
-    "Machine": ("on", "gpus", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "power_cap"),
-    "Network": ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction"),
-    "Job": (
-        "framework", "global_batch_size", "global_batch_tokens", "seq_len", "document_length", "optimizer", "optimizer_rank", "space",
-        "margin", "correction", "calibration_version",
-    ),
-    "Documents": ("lengths", "packing", "balance", "cp_by_length"),
-    "Plan": (
-        "tp", "sp", "pp", "vpp", "cp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "overlap",
-    ),
-    "Pipeline": (
-        "schedule", "microbatch_group", "layers_per_stage", "first_stage_layers", "last_stage_layers", "mtp_stage", "count_embedding",
-        "deferred_wgrad",
-    ),
-    "Context parallel": ("cp_method", "cp_inner", "cp_balance"),
-    "Mixture of experts": (
-        "ep", "etp", "moe_dispatcher", "dispatch_precision", "capacity_factor", "expert_imbalance",
-        "expert_load", "expert_placement", "load_spread", "routing_noise", "grouped_experts",
-        "delay_wgrad_compute",
-    ),
-    "Precision and kernels": (
-        "precision", "expert_precision", "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start",
-        "bf16_layers_at_end", "gradient_dtype", "weights_dtype", "flash_attention",
-        "attention_kernel", "attention_precision", "cuda_graphs", "fused_loss", "logits", "optimizer_in_backward",
-    ),
-    "Offloading": ("offload", "offload_layers", "offload_fraction", "offload_overlap"),
-    "Fine-tuning": ("lora_rank", "lora_sets", "lora_targets", "adapter", "frozen_weights", "frozen_layers"),
-    "Post-training": ("objective", "teacher", "precomputed_reference"),
-    "Run and cost": ("tokens", "price", "grid", "pue", "evaluate_every", "evaluation_tokens"),
-    "Failures and checkpoints": ("mttf", "restart_time", "checkpoint_every", "checkpoint_bandwidth"),
+    **group("Model", {
+        "model": Option(model,
+            "model: a catalogue name, a config.json (file or folder), or hidden_size=...,num_hidden_layers=...",
+            usual=True, records="models", search=MODEL),
+        "mtp_layers": Option(none_or_more, "multi-token-prediction layers", decided="the model's", search=MODEL),
+        "images_per_sequence": Option(none_or_more, "images that the vision tower reads for each sequence", default=0.0,
+            decided="0, no tower", search=DATA),
+        "image_size": Option(whole, "pixels of a side of an image", "PIXELS",
+            decided=f"the config's, else {defaults.IMAGE_SIZE}", search=DATA),
+        "audio_seconds": Option(positive("s"), "audio that the audio tower reads for each sequence, such as 30s",
+            "TIME", decided="none", search=DATA),
+        "encoder_seq_len": Option(length, "tokens that an encoder-decoder reads; --seq-len are those of its decoder",
+            decided="the model's", search=DATA),
+        "frozen_tower": Option(switch, "the towers' weights are not trained", decided="off; with LoRA on",
+            search=MODEL),
+    }),
+    **group("Machine", {
+        "on": Option(text, "accelerator, by catalogue name", "ACCELERATOR", default="", usual=True,
+            also=("accelerator", "device", "hardware", "gpu_type", "gpu_name", "gpu_model"), records="accelerators",
+            search=MACHINE),
+        "gpus": Option(one_count, "total accelerators", column=True, usual=True,
+            also=("num_gpus", "n_gpus", "ngpus", "gpu_count", "world_size", "num_accelerators", "num_devices",
+                "num_chips"), search=MACHINE),
+        "node": Option(text, "node, by catalogue name", decided="the accelerator's usual one", usual=True,
+            records="nodes", search=MACHINE),
+        "fabric": Option(text, "fabric between nodes", decided="the node's usual one", also=("interconnect", "network"),
+            records="fabrics", search=MACHINE),
+        "scale_up_size": Option(whole, "accelerators joined by scale-up links", decided="the node's", search=MACHINE),
+        "gpus_per_domain": Option(whole, "accelerators of each scale-up domain that the job takes",
+            decided="as its groups divide", search=FASTEST),
+        "topology": Option(torus_topology, "chips of each axis of a slice of a torus, such as 4x4x8",
+            decided="the most cubic slice", also=("slice", "tpu_topology", "slice_shape"), search=MACHINE),
+        "power_cap": Option(positive("W"), "power limit of one accelerator, such as 500W", "POWER",
+            decided="none, its rated power", search=MACHINE),
+    }),
+    **group("Network", {
+        "nic_bandwidth": Option(positive("B/s"), "NIC bandwidth per accelerator and direction, such as 50GB/s", "RATE",
+            decided="the node's", search=MACHINE),
+        "network_share": Option(share,
+            "part of the NICs' bandwidth that other jobs leave to this one, above 0 and at most 1",
+            default=defaults.NETWORK_SHARE, search=MACHINE),
+        "oversubscription": Option(oversubscription,
+            "rate of the NICs of a pod over that of the links that leave it, such as 3:1",
+            decided="the fabric's, else 1", search=MACHINE),
+        "pod_size": Option(whole,
+            "with --oversubscription, accelerators that reach each other at the NICs' whole rate: of a leaf switch,"
+            " of the leaves of all rails, or of a pod",
+            decided="the fabric's, else a leaf, times the rails if rail-optimised", search=MACHINE),
+        "rail_optimised": Option(switch, "NICs of one position in all nodes share leaf switches",
+            decided="the fabric's", search=MACHINE),
+        "in_network_reduction": Option(one_of(defaults.IN_NETWORK_REDUCTIONS),
+            "all-reduces that switches add: nvls, in an NVSwitch domain; sharp, gradients on InfiniBand; on, both"
+            " where there are; off, none", "HOW", decided="nvls where NCCL took it when it was measured",
+            search=MACHINE),
+    }),
+    **group("Job", {
+        "framework": Option(one_name, "training framework",
+            decided="the accelerator's usual one, else fsdp with --gpus 1 or --tp 1 --pp 1, else megatron", usual=True,
+            also=("stack",), records="frameworks", search=Decision("framework")),
+        "global_batch_size": Option(whole, "sequences per optimizer step", column=True,
+            decided=f"about {defaults.BATCH_TOKENS / 2**20:g} Mi tokens", usual=True,
+            also=("gbs", "global_batch", "train_batch_size", "total_train_batch_size"), search=BATCH),
+        "global_batch_tokens": Option(batch_tokens,
+            "tokens per optimizer step, such as 4M (4 Mi), instead of --global-batch-size", usual=True,
+            also=("batch_tokens", "tokens_per_batch", "tokens_per_step"), search=BATCH),
+        "seq_len": Option(length, "tokens per sequence, such as 4096 or 128k", column=True,
+            decided=f"the model's maximum, at most {defaults.SEQ_LEN:g}", usual=True,
+            also=("seq_length", "sequence_length", "context_length", "context_len", "max_length", "max_seq_len",
+                "max_seq_length", "max_sequence_length"), search=BATCH),
+        "document_length": Option(length, "mean length of packed documents, weighted by length", default=0.0,
+            decided="seq_len", of_job=True, search=DATA),
+        "optimizer": Option(text, "optimizer: `ironlaw catalog list optimizers`", default=defaults.OPTIMIZER,
+            decided=f"{defaults.OPTIMIZER}, or the framework's", also=("optim",), records="optimizers",
+            search=Decision("optimizer")),
+        "optimizer_rank": Option(whole, "rank of the gradients of --optimizer galore",
+            decided="a quarter of each matrix's smaller side", search=part_of("optimizer galore")),
+        "space": Option(text, "file of the values to try where the plan is open", "FILE", decided="the built-in space",
+            search=ANSWER),
+        "margin": Option(margin,
+            "share of device memory to keep free, such as 5%: a plan that leaves less does not fit",
+            decided="0 for a given plan; a chosen plan keeps as much as makes it 80 % likely to fit",
+            also=("memory_margin",), search=ANSWER),
+        "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine", "TOML",
+            decided="none", search=ANSWER),
+        "calibration_version": Option(text, "version of the fitted and measured constants", "VERSION",
+            decided="the newest", search=ANSWER),
+    }),
+    **group("Documents", {
+        "lengths": Option(text,
+            "lengths of the documents: a file (CSV, JSON, JSONL, one a line), a catalogue name, or fixed:2048,"
+            " uniform:LO..HI, lognormal:median=800,sigma=1.1, zipf:s=1.5,max=8192, 512=3,4096=1", "FILE|SPEC",
+            decided="all as --document-length", search=DATA),
+        "packing": Option(one_of(defaults.PACKINGS),
+            "documents of --lengths into sequences of seq_len: pack (first fit), pack-best-fit, truncate (one stream,"
+            " cut), none (padded to the longest of the micro-batch), sorted (the same, neighbours alike), pad (to"
+            " seq_len)", "HOW", default=defaults.PACKING, search=Decision("packing of documents", "documents")),
+        "balance": Option(one_of(defaults.BALANCES),
+            "sequences of --lengths dealt to ranks: none (at random), sorted (ranks run alike ones), flops", "HOW",
+            default=defaults.BALANCE, search=Decision("balance of documents", "documents")),
+        "cp_by_length": Option(switch,
+            "each micro-batch of --lengths takes the context ranks that its longest document needs", default=False,
+            search=Decision("context ranks by length", "documents")),
+    }),
+    **group("Plan", {
+        "tp": Option(whole, "tensor-parallel size", column=True, decided="searched", usual=True,
+            also=("tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size", "tensor_parallelism",
+                "tensor_parallel_degree", "tp_size"), search=AXIS),
+        "sp": Option(switch, "sequence parallelism", column=True, decided="on where tp > 1",
+            also=("sequence_parallel",), search=AXIS),
+        "pp": Option(whole, "pipeline-parallel size", column=True, decided="searched", usual=True,
+            also=("pipeline_parallel", "pipeline_parallel_size", "pipeline_model_parallel_size", "pipeline_parallelism",
+                "pipeline_parallel_degree", "pp_size"), search=AXIS),
+        "vpp": Option(whole, "model chunks per pipeline rank", column=True, decided="searched",
+            also=("virtual_pipeline_parallel_size", "virtual_pipeline_model_parallel_size", "virtual_pipeline_size"),
+            search=AXIS),
+        "cp": Option(whole, "context-parallel size", column=True,
+            decided=f"searched; {defaults.CP:g} with a whole plan given",
+            also=("context_parallel", "context_parallel_size", "context_parallel_degree", "cp_size"), search=AXIS),
+        "dp_replicate": Option(whole, "data-parallel replicas", column=True, decided="searched",
+            also=("data_parallel_replicate_degree",), search=AXIS),
+        "dp_shard": Option(whole, "data-parallel shards", column=True, decided="searched",
+            also=("data_parallel_shard_degree", "fsdp_size"),
+            search=Decision(settled="the ranks that the other axes leave")),
+        "zero": Option(stage, "ZeRO stage: 0 none, 1 shards states, 2 gradients too, 3 weights too", column=True,
+            decided="searched", usual=True, also=("zero_stage", "deepspeed_stage", "zero_level"), search=AXIS),
+        "micro_batch_size": Option(whole, "sequences per micro-batch on one data-parallel rank", column=True,
+            decided="searched", usual=True,
+            also=("mbs", "micro_batch", "microbatch_size", "per_device_train_batch_size", "per_device_batch_size",
+                "train_micro_batch_size_per_gpu"), search=AXIS),
+        "recompute": Option(recompute,
+            "activation checkpointing (recomputation): none; selective[:OPERATORS]; full, every layer; segments:K,"
+            " all layers with one checkpoint for K layers; every:K, one layer in K; share:F, of the layers",
+            column=True, decided="searched", usual=True,
+            also=("recomputation", "activation_recomputation", "activation_recompute"),
+            search=Decision("other shares and operators to recompute", "recomputation", partly=True)),
+        "overlap": Option(overlap,
+            f"communication that overlaps computation: {', '.join(defaults.OVERLAPS)}; none; all (without ep)",
+            column=True, names=True, decided="the framework's", search=AXIS),
+    }),
+    **group("Pipeline", {
+        "schedule": Option(one_of(defaults.SCHEDULES), f"pipeline schedule: {', '.join(defaults.SCHEDULES)}",
+            decided=defaults.SCHEDULE_RULE, also=("pipeline_schedule", "pipeline_parallel_schedule"), search=AXIS),
+        "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule", default=0.0,
+            decided="pp", of_job=True, search=FASTEST),
+        "layers_per_stage": Option(stage_layers, "layers of every pipeline stage, comma separated", default=(),
+            decided="even", of_job=True, search=Decision("layers of inner stages", "uneven stages")),
+        "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage", column=True, decided="even",
+            search=OF_STAGES),
+        "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage", column=True, decided="even",
+            search=AXIS),
+        "mtp_stage": Option(none_or_more,
+            "stage, from 0, of the multi-token-prediction layers; needs --layers-per-stage", decided="the last",
+            search=part_of("layers_per_stage")),
+        "count_embedding": Option(switch, "count embedding and loss as layers when splitting stages", default=False,
+            of_job=True, search=OF_STAGES),
+        "deferred_wgrad": Option(whole,
+            "micro-batches whose output-layer weight gradient waits for the end of the pipeline", default=0.0,
+            of_job=True, search=FASTEST),
+    }),
+    **group("Context parallel", {
+        "cp_method": Option(one_of(defaults.CP_METHODS), f"context-parallel method: {', '.join(defaults.CP_METHODS)}",
+            "HOW", default=defaults.CP_METHOD,
+            search=Decision("context-parallel method", "short context", partly=True)),
+        "cp_inner": Option(whole, "ranks of one all-to-all group of all-to-all+ring", default=0.0,
+            decided="the largest in a scale-up domain that divides the key heads", of_job=True, search=FASTEST),
+        "cp_balance": Option(switch, "each context rank takes one chunk from either end of the sequence", default=True,
+            of_job=True, search=FASTEST),
+    }),
+    **group("Mixture of experts", {
+        "ep": Option(whole, "expert-parallel size", column=True, decided="searched",
+            also=("expert_parallel", "expert_parallel_size", "expert_model_parallel_size", "expert_parallel_degree",
+                "ep_size"), search=Decision(where="experts")),
+        "etp": Option(whole, "tensor-parallel size of one expert", column=True,
+            decided=f"{defaults.ETP:g}; a --space file can list others to search",
+            also=("expert_tensor_parallel", "expert_tensor_parallel_size"),
+            search=Decision("expert tensor parallelism", "expert tensor ranks")),
+        "moe_dispatcher": Option(one_of(defaults.DISPATCHERS),
+            f"all-to-all of experts: {', '.join(defaults.DISPATCHERS)}", "HOW",
+            decided=f"the fastest that the framework has; {defaults.DISPATCHER} with a whole plan given",
+            default=defaults.DISPATCHER, also=("moe_token_dispatcher_type",), of_job=True,
+            search=Decision(where="experts")),
+        "dispatch_precision": Option(one_of(defaults.DISPATCH_PRECISIONS),
+            "format of dispatched rows: fp8, fp8-forward (gradients stay wide), wide (two bytes)",
+            default=defaults.DISPATCH_PRECISION, of_job=True, search=Decision("precision of dispatch", "expert ranks")),
+        "capacity_factor": Option(positive("1"), "expert capacity over the mean load", default=0.0, decided="dropless",
+            also=("moe_expert_capacity_factor", "moe_capacity_factor"), of_job=True,
+            search=Decision("expert capacity", "experts")),
+        "expert_imbalance": Option(at_least_one, "load of the busiest expert rank over the mean",
+            default=defaults.EXPERT_IMBALANCE, decided=f"{defaults.EXPERT_IMBALANCE:g}, balanced", of_job=True,
+            search=DATA),
+        "expert_load": Option(expert_load,
+            "loads of experts: a file (CSV, JSON), one number an expert, by layer or for all; a record;"
+            f" {', '.join(defaults.EXPERT_LOADS)}", search=DATA),
+        "expert_placement": Option(expert_placement,
+            "with --expert-load, experts on ranks: in-order, balanced, or redundant:R, which copies the busiest into"
+            " R more slots", default=defaults.EXPERT_PLACEMENT, search=Decision("placement of experts", "loads")),
+        "load_spread": Option(spread,
+            "with --expert-load, deviation of an expert's load from step to step over its mean, such as 0.1",
+            default=0.0, search=DATA),
+        "routing_noise": Option(switch,
+            "with --expert-load, tokens choose at random with these loads; off: every micro-batch has them",
+            decided="on", search=DATA),
+        "grouped_experts": Option(switch, "grouped GEMM for the experts of a rank", default=True, of_job=True,
+            search=FASTEST),
+        "delay_wgrad_compute": Option(switch, "run weight gradients during the all-to-all of --overlap ep",
+            default=False, of_job=True, search=FASTEST),
+    }),
+    **group("Precision and kernels", {
+        "precision": Option(precision, f"format of linear layers: {', '.join(defaults.PRECISIONS)}",
+            decided="bf16, or fp16 where the device lacks it", usual=True,
+            also=("dtype", "mixed_precision", "compute_dtype", "torch_dtype"), records="precisions",
+            search=Decision("precision")),
+        "expert_precision": Option(precision, "format of the routed experts' products", default="",
+            decided="--precision", records="precisions", search=Decision("precision of experts", "narrow experts")),
+        "fp8_scaling": Option(one_of(("current", "delayed")), "scaling of --precision fp8: current, delayed", "HOW",
+            decided="the framework's", search=FASTEST),
+        "fp8_param_gather": Option(switch, "store and all-gather fp8 or fp4 weights as fp8 or fp4",
+            decided="off; torchtitan in fp8: on", search=Decision("narrow weight gathers", "narrow weights")),
+        "bf16_layers_at_start": Option(none_or_more, "first layers kept in bf16 under a narrow precision", default=0.0,
+            search=FASTEST),
+        "bf16_layers_at_end": Option(none_or_more, "last layers kept in bf16 under a narrow precision", default=0.0,
+            search=FASTEST),
+        "gradient_dtype": Option(one_of(("fp32", "bf16")), "format of stored and reduced gradients",
+            decided="the framework's", search=Decision("type of gradients", "gradient types")),
+        "weights_dtype": Option(one_of(tuple(defaults.WEIGHTS_DTYPES)),
+            "type that weights are loaded, stored and updated in: fp32, or bf16 (pure bf16: gradients and Adam's"
+            " moments are bf16 too, and no fp32 copy is kept)", decided="the framework's",
+            also=("load_dtype", "weight_dtype", "param_dtype", "params_dtype", "optimization_dtype"),
+            search=Decision("type of weights", "weight types")),
+        "flash_attention": Option(switch, "flash attention", decided="on where device and framework have it",
+            also=("flash_attn", "use_flash_attn", "use_flash_attention"), search=FASTEST),
+        "attention_kernel": Option(one_of(("flash-1", "flash-2", "flash-3")), "flash-attention generation", default="",
+            decided="the framework's", of_job=True, search=Decision("attention kernel", "older attention")),
+        "attention_precision": Option(one_of(defaults.ATTENTION_PRECISIONS),
+            "format of attention's two products: fp8, fp8-forward (backward stays wide), wide",
+            default=defaults.ATTENTION_PRECISION, of_job=True,
+            search=Decision("precision of attention", "fp8 attention")),
+        "cuda_graphs": Option(graphs,
+            f"CUDA graphs: none, partial (attn,mlp,mamba), full, or a list of {', '.join(defaults.GRAPH_MODULES)}",
+            default=defaults.CUDA_GRAPH, of_job=True, search=Decision("CUDA graphs", "graphs")),
+        "fused_loss": Option(switch, "compiled loss, which stores one more fp32 copy of the logits", default=False,
+            of_job=True, search=FASTEST),
+        "logits": Option(one_of(("whole", "chunked")),
+            "the output layer and the loss hold all logits at once, or a chunk at a time", "HOW",
+            decided="the framework's", search=FASTEST),
+        "optimizer_in_backward": Option(switch,
+            "update each weight in the backward pass and free its gradient: less memory, one micro-batch a step",
+            default=False, of_job=True, search=FASTEST),
+    }),
+    **group("Offloading", {
+        "offload": Option(offload,
+            "move to host memory: optimizer, activations, parameters (and gradients and optimizer: FSDP cpu_offload,"
+            " ZeRO-3 offload_param); nvme: optimizer states on NVMe; none", column=True, names=True, decided="none",
+            search=Decision("offloading", "offloading")),
+        "offload_layers": Option(whole, "layers per stage that offload activations", default=0.0, decided="all",
+            of_job=True, search=Decision("layers of offloading", "offloaded activations")),
+        "offload_fraction": Option(share, "share of optimizer states that --offload optimizer moves", "X",
+            default=defaults.OFFLOAD_FRACTION, of_job=True,
+            search=Decision("share of offloading", "offloaded optimizer")),
+        "offload_overlap": Option(switch, "the host updates one tensor while others are copied", default=False,
+            of_job=True, search=Decision("overlap of offloading", "offloaded optimizer")),
+    }),
+    **group("Fine-tuning", {
+        "lora_rank": Option(whole, "rank of LoRA adapters; all other weights are frozen", default=0.0,
+            decided="no adapters", usual=True, also=("lora_r", "lora_dim"), of_job=True, search=MODEL),
+        "lora_sets": Option(whole, "sets of LoRA adapters in memory, of which one is trained", default=1.0, of_job=True,
+            search=MODEL),
+        "lora_targets": Option(adapter_targets,
+            "layers with an adapter: attention, mlp, all, or of q, k, v, qkv, proj, fc1, gate, up, fc2, experts,"
+            " router, shared_experts; of latent attention q_down, q_up, kv_down, kv_up, mla_up",
+            default=defaults.LORA_TARGETS, also=("lora_target_modules", "target_modules"), search=MODEL),
+        "adapter": Option(one_of(defaults.ADAPTERS),
+            f"kind of adapter with --lora-rank: {', '.join(defaults.ADAPTERS)}", default=defaults.ADAPTERS[0],
+            of_job=True, search=MODEL),
+        "frozen_weights": Option(one_of(("fp8", "nf4", "gptq", "mxfp4", "int8")),
+            "format of frozen weights with LoRA: fp8; nf4, gptq, mxfp4 (4 bits); int8", default="",
+            decided="as trained weights", of_job=True, search=Decision("format of frozen weights", "adapters")),
+        "frozen_layers": Option(none_or_more, "first layers, with the embedding, that are not trained", default=0.0,
+            search=MODEL),
+    }),
+    **group("Post-training", {
+        "objective": Option(text,
+            "what is trained: next-token, sft, dpo, kto, orpo, simpo, reward, distillation, or your own", default="",
+            decided="next-token", records="objectives", search=MODEL),
+        "teacher": Option(model, "model whose outputs --objective distillation reads", decided="none", records="models",
+            search=MODEL),
+        "precomputed_reference": Option(switch,
+            "the reference's outputs were computed before the run and come with the data", default=False, of_job=True,
+            search=MODEL),
+    }),
+    **group("Run and cost", {
+        "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x",
+            decided="one step only", usual=True, also=("train_tokens", "num_tokens", "total_tokens", "training_tokens"),
+            search=RUN),
+        "price": Option(price, "USD per accelerator hour, or provider/term", decided="newest on-demand price",
+            usual=True, also=("price_per_hour", "hourly_price", "gpu_price", "price_per_gpu_hour"), search=RUN),
+        "grid": Option(grid, "carbon intensity: a region, or g/kWh", decided="world average", usual=True,
+            records="grids", search=RUN),
+        "pue": Option(at_least_one, "power usage effectiveness of the data centre", decided="the catalogue's",
+            search=RUN),
+        "evaluate_every": Option(whole, "steps between evaluations", "STEPS", decided="no evaluations",
+            also=("eval_interval", "eval_steps"), search=RUN),
+        "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only", decided="one batch", search=RUN),
+    }),
+    **group("Failures and checkpoints", {
+        "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h", decided="Llama 3's",
+            search=RUN),
+        "restart_time": Option(duration, "time from failure to training again, such as 15min",
+            decided="at most Llama 3's", search=RUN),
+        "checkpoint_every": Option(whole, "steps between checkpoints", "STEPS",
+            decided="the interval that loses least time", also=("save_interval", "save_steps"), search=RUN),
+        "checkpoint_bandwidth": Option(positive("B/s"), "total storage bandwidth for checkpoints, such as 100GB/s",
+            "RATE", decided="BLOOM's per accelerator", search=RUN),
+    }),
 }  # fmt: skip
-
-
-USUAL = (  # options that a short help shows
-    "model", "on", "gpus", "node", "framework", "global_batch_size", "global_batch_tokens", "seq_len", "tp", "pp", "zero",
-    "micro_batch_size", "recompute", "precision", "lora_rank", "tokens", "price", "grid",
-)  # fmt: skip
+GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
+    heading: tuple(name for name, option in OPTIONS.items() if option.group == heading)
+    for heading in dict.fromkeys(option.group for option in OPTIONS.values())
+}
 
 
 def flag(name: str, where: str = "") -> str:
     """The option as the user wrote it: ``--global-batch-size``, or ``global_batch_size in run.toml``."""
     return f"{name} in {where}" if where else f"--{name.replace('_', '-')}"
-
-
-def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Read and check the values of ``given``; an unknown name or a wrong value is an error that names the option and the file."""
-    values: dict[str, Any] = {}
-    for raw, value in synonyms.resolve(given, OPTIONS, lambda name: flag(name, where)).items():
-        name = raw.replace("-", "_")
-        if name not in OPTIONS:
-            hint = ", ".join(nearest_names(name, OPTIONS)) or ", ".join(OPTIONS)
-            raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {hint}")
-        if value is None:
-            continue
-        option = OPTIONS[name]
-        if option.column and is_column(value) and not (option.names and all(isinstance(v, str) for v in value)):
-            values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
-        else:
-            values[name] = option.read(value, flag(name, where))
-    return values
-
-
-def is_column(value: Any) -> bool:
-    """True for a sequence or array of values, not for a text or a set of names."""
-    return not isinstance(value, (str, bytes, Mapping, set, frozenset)) and hasattr(value, "__len__")
-
-
-def flat(value: Any) -> list[Any]:
-    """A column's items as Python values."""
-    return value.ravel().tolist() if hasattr(value, "ravel") else list(value)

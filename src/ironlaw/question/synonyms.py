@@ -12,54 +12,10 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError
 from ironlaw.question import defaults
+from ironlaw.question.options import OPTIONS, flag
 from ironlaw.question.unreadable import refuse_unreadable
 
-SPELLINGS: dict[str, tuple[str, ...]] = {  # option: other names of it
-    "on": ("accelerator", "device", "hardware", "gpu_type", "gpu_name", "gpu_model"),
-    "gpus": ("num_gpus", "n_gpus", "ngpus", "gpu_count", "world_size", "num_accelerators", "num_devices", "num_chips"),
-    "fabric": ("interconnect", "network"),
-    "topology": ("slice", "tpu_topology", "slice_shape"),
-    "framework": ("stack",),
-    "global_batch_size": ("gbs", "global_batch", "train_batch_size", "total_train_batch_size"),
-    "global_batch_tokens": ("batch_tokens", "tokens_per_batch", "tokens_per_step"),
-    "micro_batch_size": (
-        "mbs", "micro_batch", "microbatch_size", "per_device_train_batch_size", "per_device_batch_size", "train_micro_batch_size_per_gpu",
-    ),
-    "seq_len": (
-        "seq_length", "sequence_length", "context_length", "context_len", "max_length", "max_seq_len", "max_seq_length",
-        "max_sequence_length",
-    ),
-    "tp": (
-        "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size", "tensor_parallelism", "tensor_parallel_degree", "tp_size",
-    ),
-    "pp": (
-        "pipeline_parallel", "pipeline_parallel_size", "pipeline_model_parallel_size", "pipeline_parallelism", "pipeline_parallel_degree",
-        "pp_size",
-    ),
-    "vpp": ("virtual_pipeline_parallel_size", "virtual_pipeline_model_parallel_size", "virtual_pipeline_size"),
-    "cp": ("context_parallel", "context_parallel_size", "context_parallel_degree", "cp_size"),
-    "ep": ("expert_parallel", "expert_parallel_size", "expert_model_parallel_size", "expert_parallel_degree", "ep_size"),
-    "etp": ("expert_tensor_parallel", "expert_tensor_parallel_size"),
-    "sp": ("sequence_parallel",),
-    "dp_replicate": ("data_parallel_replicate_degree",),
-    "dp_shard": ("data_parallel_shard_degree", "fsdp_size"),
-    "zero": ("zero_stage", "deepspeed_stage", "zero_level"),
-    "recompute": ("recomputation", "activation_recomputation", "activation_recompute"),
-    "precision": ("dtype", "mixed_precision", "compute_dtype", "torch_dtype"),
-    "optimizer": ("optim",),
-    "weights_dtype": ("load_dtype", "weight_dtype", "param_dtype", "params_dtype", "optimization_dtype"),
-    "flash_attention": ("flash_attn", "use_flash_attn", "use_flash_attention"),
-    "schedule": ("pipeline_schedule", "pipeline_parallel_schedule"),
-    "moe_dispatcher": ("moe_token_dispatcher_type",),
-    "capacity_factor": ("moe_expert_capacity_factor", "moe_capacity_factor"),
-    "lora_rank": ("lora_r", "lora_dim"),
-    "lora_targets": ("lora_target_modules", "target_modules"),
-    "tokens": ("train_tokens", "num_tokens", "total_tokens", "training_tokens"),
-    "price": ("price_per_hour", "hourly_price", "gpu_price", "price_per_gpu_hour"),
-    "evaluate_every": ("eval_interval", "eval_steps"),
-    "checkpoint_every": ("save_interval", "save_steps"),
-    "margin": ("memory_margin",),
-}  # fmt: skip
+SPELLINGS: dict[str, tuple[str, ...]] = {name: option.also for name, option in OPTIONS.items() if option.also}  # option: other names of it
 
 # names that count examples of the objective, as the trainers that have them do: with --objective dpo pairs of two sequences
 OF_EXAMPLES = ("per_device_train_batch_size", "per_device_batch_size", "train_micro_batch_size_per_gpu")
@@ -147,7 +103,7 @@ def stands_alone(name: str) -> bool:
     return name in SETTINGS or name == "sequence_parallel" or name in SPELLINGS["flash_attention"]
 
 
-def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = lambda name: f"--{name.replace('_', '-')}") -> dict[str, Any]:
+def resolve(given: Mapping[str, Any], known: Collection[str], write: Writer = flag) -> dict[str, Any]:
     """The options with every synonym replaced by the ``known`` option it means, in the order of ``known``, so that one question has one
     answer however it is written; ``write`` spells a name in an error.
 
@@ -217,13 +173,13 @@ def _meanings(name: str, value: Any) -> dict[str, Any]:
         return {"recompute": "none"} if "recompute" in SETTINGS[name] else {}
     if "recompute" in SETTINGS[name] and word.partition(":")[0] in ("full", "selective", "every", "share"):
         return {"recompute": word}
-    units.parse_switch(value, f"--{name.replace('_', '-')}")
+    units.parse_switch(value, flag(name))
     return SETTINGS[name]
 
 
 def _number(options: Mapping[str, Any], name: str) -> float | None:
     """The whole number that an option has; None where it is not given."""
-    return units.parse_whole(options[name], f"--{name.replace('_', '-')}") if options.get(name) is not None else None
+    return units.parse_whole(options[name], flag(name)) if options.get(name) is not None else None
 
 
 def _options_of_ranks(ranks: float, options: Mapping[str, Any], named: str) -> dict[str, Any]:

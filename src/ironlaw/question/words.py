@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnitError, UnknownNameError, UnsupportedError, ValueRangeError
 from ironlaw.question.defaults import OFFLOADS, OFFLOADS_WITH, OVERLAPS
+from ironlaw.question.kinds import kind
 
 _BINARY_LENGTH = re.compile(r"([1-9][0-9]*)\s*([kKM])")
 
@@ -40,6 +41,7 @@ class PerParameter(NamedTuple):
     written: str
 
 
+@kind("int", "str", unit="token", least=1, most=units.LARGEST, samples=("4k",))
 def length(value: Any, flag: str) -> float:
     """Read a length in tokens. k and M are binary where that makes a power of two, as the names of context lengths have it.
 
@@ -54,6 +56,7 @@ def length(value: Any, flag: str) -> float:
     return Interpreted.of(units.parse_whole(tokens, flag), f"{flag} {value.strip()}", f"read as {tokens:,} tokens")
 
 
+@kind("float", "str", unit="token", least=1, most=1e18, metavar="TOKENS", samples=("1M",))
 def tokens(value: Any, flag: str) -> float:
     """Read a count of tokens such as 15T."""
     number = units.parse_count(value.strip().removesuffix("tokens") if isinstance(value, str) else value, flag)
@@ -62,6 +65,7 @@ def tokens(value: Any, flag: str) -> float:
     return number
 
 
+@kind("float", "str", unit="token", least=1, most=1e18, metavar="TOKENS", samples=("4M",))
 def batch_tokens(value: Any, flag: str) -> float:
     """Read the tokens of a step. k and M are binary where that makes a power of two, as whole sequences of 4,096 or 8,192 have it.
 
@@ -76,6 +80,7 @@ def batch_tokens(value: Any, flag: str) -> float:
     return Interpreted.of(tokens(count, flag), f"{flag} {value.strip()}", f"read as {count:,} tokens")
 
 
+@kind("float", "str", unit="token", least=1, most=1e18, metavar="TOKENS", samples=("1T", "20x"))
 def run_tokens(value: Any, flag: str) -> float | PerParameter:
     """Read the tokens of a run: a count, or tokens per parameter such as 20x."""
     text = value.strip() if isinstance(value, str) else ""
@@ -95,6 +100,7 @@ RECOMPUTE_MODULES = {"core_attn": "attention", "mlp": "linear", "moe": "linear",
                      "layernorm": "elementwise", "mla_up_proj": ""}  # fmt: skip
 
 
+@kind("str", gives="str", metavar="HOW", samples=("full", "selective", "share:0.5"))
 def recompute(value: Any, flag: str) -> str:
     """Read none, selective, selective:OPERATORS, full, segments:K, every:K or share:F."""
     name = str(value).strip().lower()
@@ -146,6 +152,7 @@ def _distinct_names(value: Any, flag: str) -> set[str]:
 ALWAYS = frozenset(OVERLAPS) - {"ep"}  # ep is a different schedule, which not every plan can run
 
 
+@kind("Sequence[str]", "str", gives="frozenset[str]", metavar="LIST", samples=("grad-reduce", "none", "all"))
 def overlap(value: Any, flag: str) -> frozenset[str]:
     """Read a comma list of communication that overlaps computation; none; all (without ep, which pairs micro-batches)."""
     names = _distinct_names(value, flag)
@@ -171,6 +178,7 @@ SPELLED = {  # spellings of peft and torchtune, and of DeepSeek's modules
 }  # fmt: skip
 
 
+@kind("str", gives="str", metavar="LIST", samples=("all", "q,v"))
 def adapter_targets(value: Any, flag: str) -> str:
     """Read a comma list of operators with an adapter, in Megatron's, peft's or torchtune's spelling."""
     names = []
@@ -183,6 +191,7 @@ def adapter_targets(value: Any, flag: str) -> str:
     return ",".join(dict.fromkeys(names))
 
 
+@kind("Sequence[str]", "str", gives="frozenset[str]", metavar="LIST", samples=("optimizer", "activations"))
 def offload(value: Any, flag: str) -> frozenset[str]:
     """Read a comma list of tensors that are stored in host memory; none. Parameters, and states on NVMe, bring the optimizer."""
     names = _distinct_names(value, flag) - {"none"}

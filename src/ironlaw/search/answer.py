@@ -22,7 +22,8 @@ from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
 from ironlaw.estimate.planner.unsearched import unsearched
 from ironlaw.question import defaults
-from ironlaw.question.asked import Asked, Row, with_options
+from ironlaw.question.asked import Asked, with_options
+from ironlaw.question.fields import Row
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of, on_count, with_row
 from ironlaw.search.sizing import is_sized, meets_limits, sized

@@ -11,8 +11,9 @@ from ironlaw.estimate.planner.space import MESH, VARIANTS, Space, axis_value, re
 from ironlaw.question import defaults, synonyms
 from ironlaw.question.asked import MEANING, Asked, asked_of
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
-from ironlaw.question.options import OPTIONS, Option, flag, is_column, one_of, positive, price, read_options, switch, text, whole
-from ironlaw.question.readers import amount, days, money
+from ironlaw.question.options import OPTIONS, Option, flag
+from ironlaw.question.read import is_column, read_options
+from ironlaw.question.readers import amount, days, money, one_of, positive, price, switch, text, whole
 from ironlaw.question.words import PerParameter
 
 GOALS = ("time", "cost", "energy", "carbon", "gpus")
@@ -117,20 +118,20 @@ LISTED = {  # axes whose option takes a comma list in a search: its values are c
 }  # fmt: skip
 COUNTS = "{:g}..{:g}".format(*defaults.COUNTS)
 OWN: dict[str, Option] = {
-    "on": Option(names, "accelerators to compare, by catalogue name", "A[,B]"),
-    "gpus": Option(counts, f"total accelerators: N, a list, or LO..HI (default with a limit to meet: {COUNTS})", "N|LO..HI"),
-    "budget": Option(money, "highest cost of the run, such as 2M", "USD"),
-    "deadline": Option(days, "longest time of the run, in days", "DAYS"),
+    "on": Option(names, "accelerators to compare, by catalogue name", "A[,B]", records="accelerators"),
+    "gpus": Option(counts, "total accelerators: N, a list, or LO..HI", "N|LO..HI", decided=f"with a limit to meet {COUNTS}"),
+    "budget": Option(money, "highest cost of the run, such as 2M"),
+    "deadline": Option(days, "longest time of the run, in days"),
     "target_tokens_per_second": Option(amount, "lowest tokens per second", "R"),
-    "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)} (default: {defaults.GOAL}; gpus if --gpus is open)", "GOAL"),
-    "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)} (default: {','.join(defaults.FRONT)})", "LIST"),
-    "top": Option(how_many, f"list the K best plans (default: the best plans of {defaults.PLANS} kinds)", "K"),
+    "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)}", "GOAL", decided=f"{defaults.GOAL}; gpus if --gpus is open"),
+    "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)}", "LIST", decided=",".join(defaults.FRONT)),
+    "top": Option(how_many, "list the K best plans", "K", decided=f"the best plans of {defaults.PLANS} kinds"),
     "fix": Option(clauses, "fix axes: AXIS=VALUE,...", "LIST"),
     "forbid": Option(text, "exclude plans: AXIS=VALUE or AXIS>VALUE,...", "LIST"),
     "quota": Option(quotas, "most accelerators of each kind: A=N,...", "LIST"),
-    "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2 (default: newest on-demand price)", "PRICE"),
-    "failures": Option(switch, "include failures in time and cost (default: on)", "on|off"),
-    "time_limit": Option(positive("s"), f"seconds to search, then list the best plans so far (default: {defaults.TIME_LIMIT:g})", "S"),
+    "price": Option(prices, "USD per accelerator hour, provider/term, or A=2.5,B=1.2", "PRICE", decided="newest on-demand price"),
+    "failures": Option(switch, "include failures in time and cost", decided="on"),
+    "time_limit": Option(positive("s"), "seconds to search, then list the best plans so far", "S", decided=f"{defaults.TIME_LIMIT:g}"),
 }  # fmt: skip
 AXIS_OPTIONS = (*MESH, "recompute", "zero", "sp", *VARIANTS)  # options of an estimate that fix an axis of the search
 

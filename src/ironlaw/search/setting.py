@@ -26,9 +26,10 @@ from ironlaw.estimate.sizing import round_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan, plan_with
 from ironlaw.question import defaults
-from ironlaw.question.asked import Row, with_options
+from ironlaw.question.asked import with_options
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
+from ironlaw.question.fields import Row
 from ironlaw.search.question import Question
 from ironlaw.search.sweep import preferred_plans, sweep
 from ironlaw.terms import plain

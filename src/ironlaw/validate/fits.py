@@ -20,7 +20,7 @@ from ironlaw.errors import InputError, IronlawError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.memory.errors import borrowed_odds
 from ironlaw.estimate.table import answer_many, read_table
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.validate.fill import SkipError, number
 from ironlaw.validate.fits_readers import HEADERS, Asked, Cells, Reader
 from ironlaw.validate.peaks import RunMemory, figures

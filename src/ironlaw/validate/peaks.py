@@ -23,7 +23,7 @@ from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.memory.total import STATES, last_stage_memory
 from ironlaw.estimate.table import read_table
 from ironlaw.launch.megatron.options import options_from_arguments  # the table of peaks has launch arguments
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.validate.fill import number, short
 
 LARGE = 2.0 * 2**30  # bytes; smaller peaks are mostly workspaces of libraries and single temporaries

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ironlaw.estimate.answer import answer
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from made_stacks import without_limits
 
 GIB = 2.0**30

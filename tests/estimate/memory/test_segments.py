@@ -8,7 +8,7 @@ import pytest
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
 from ironlaw.law import activations
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from made_stacks import without_limits
 
 LAYERS = 240

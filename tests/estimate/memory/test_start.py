@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ironlaw.estimate.answer import answer
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 
 GIB = 2.0**30
 PARAMETERS = 8030261248  # of Llama 3 8B

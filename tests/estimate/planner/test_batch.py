@@ -12,7 +12,7 @@ from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.batch import pick_batch
 from ironlaw.question.asked import asked_of
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 
 RATES = st.lists(st.floats(0.5, 2.0) | st.just(0.0), min_size=1, max_size=6)
 

@@ -21,7 +21,7 @@ from ironlaw.estimate.planner.possible import any_fits, has_plan, may_have_plan
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space
 from ironlaw.question.asked import asked_of
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 
 MODELS = ("llama-3-8b", "mixtral-8x7b", "qwen-3-0.6b", "deepseek-v2-lite", "nemotron-h-8b", "gemma-3-4b", "gpt-2")
 DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x", "tpu-v5p", "b200-sxm", "gb200", "v100-sxm-16gb", "a100-pcie-80gb", "rtx-4090")

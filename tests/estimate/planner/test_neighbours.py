@@ -20,7 +20,7 @@ from ironlaw.estimate.planner.tasks import offered, price_of
 from ironlaw.estimate.support import never_measured
 from ironlaw.plan import Plan
 from ironlaw.question.asked import asked_of
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 
 MODELS = (
     "llama-3-8b", "llama-3-70b", "gemma-3-4b", "qwen-3-0.6b", "gpt-2", "nemotron-h-8b",

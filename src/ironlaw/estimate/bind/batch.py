@@ -16,7 +16,8 @@ from ironlaw.question.assumptions import Assumptions, assume
 
 if TYPE_CHECKING:
     from ironlaw.estimate.bind.question import Bound
-    from ironlaw.question.asked import Asked, Row
+    from ironlaw.question.asked import Asked
+    from ironlaw.question.fields import Row
 
 
 class BatchRange(NamedTuple):

@@ -20,6 +20,7 @@ from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume, printed
 from ironlaw.question.defaults import WEIGHTS_DTYPES
+from ironlaw.question.fields import OfJob
 
 Formats = tuple[Precision, Precision]  # of linear layers, and of the products of routed experts
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
@@ -53,7 +54,7 @@ def bind_job(
     scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
     _check_attention_precision(asked, cluster, flash)
     _assume_layers(model, assumptions)
-    same = {name: getattr(asked, name) for name in Job.fields if hasattr(asked, name)}  # taken as they are
+    same = {name: getattr(asked, name) for name in OfJob.fields}  # taken as they are
     decided = {
         "model": model,
         "framework": framework,

@@ -27,8 +27,9 @@ from ironlaw.frozen import Frozen
 from ironlaw.job import Documents, Job, Optimizers
 from ironlaw.precision import OUTPUT, PRECISIONS, Precision
 from ironlaw.question import defaults
-from ironlaw.question.asked import Asked, Row, check
+from ironlaw.question.asked import Asked, check
 from ironlaw.question.assumptions import Assumptions, assume, printed
+from ironlaw.question.fields import Row
 from ironlaw.question.words import layers_named
 
 if TYPE_CHECKING:

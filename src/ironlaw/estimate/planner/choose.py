@@ -29,7 +29,7 @@ from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, varia
 from ironlaw.estimate.support import never_measured_names
 from ironlaw.job import Job
 from ironlaw.question import defaults
-from ironlaw.question.asked import Row
+from ironlaw.question.fields import Row
 
 
 class Choice(NamedTuple):

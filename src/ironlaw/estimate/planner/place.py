@@ -14,7 +14,7 @@ from ironlaw.estimate.planner.rows import plan_of_rows
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.frozen import Frozen
 from ironlaw.plan import Plan
-from ironlaw.question.asked import Row
+from ironlaw.question.fields import Row
 
 
 class Placed(Frozen):

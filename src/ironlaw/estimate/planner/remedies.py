@@ -16,7 +16,7 @@ from ironlaw.estimate.planner.best import UNFIT
 from ironlaw.estimate.planner.choose import Choice, choose, choose_batch, is_rough, search_row
 from ironlaw.estimate.planner.space import Space
 from ironlaw.question import defaults
-from ironlaw.question.asked import Row
+from ironlaw.question.fields import Row
 from ironlaw.terms import plain
 
 WORTH = 1.0 / (1.0 - defaults.BATCH_COST)  # times as fast: what is worth a line

@@ -16,8 +16,9 @@ from ironlaw.estimate.planner.space import ENDS, MESH, VARIANTS, Space
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, RECOMPUTE, Plan, flags, recompute_columns
 from ironlaw.question import defaults
-from ironlaw.question.asked import Asked, Row
+from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
+from ironlaw.question.fields import Row
 
 LAYOUT = ("tp", "pp", "vpp", "ep", "zero", "micro_batch_size", "recompute")  # a plan is given where these are: the rest has rules
 RULED = ("cp", "etp", "sp", "overlap", "offload", *ENDS)

@@ -15,7 +15,8 @@ from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.files import is_there, read_toml
 from ironlaw.question.defaults import CP_METHODS, FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
-from ironlaw.question.options import OPTIONS, switch
+from ironlaw.question.options import OPTIONS
+from ironlaw.question.readers import switch
 
 ENDS = ("first_stage_layers", "last_stage_layers")
 MESH = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)

@@ -1,6 +1,6 @@
 """What a search leaves as it is: the options that its space does not vary, that the stack has, and that could gain.
 
-The list is made from the rows of ``question.decisions``, the values of the space and the table ``can`` of the framework. It is for the
+The list is made from the rows of ``question.options``, the values of the space and the table ``can`` of the framework. It is for the
 plan of an answer; of a search that lists many plans, for all of them.
 """
 
@@ -15,8 +15,9 @@ from ironlaw.estimate.layer.attention import flash_constants
 from ironlaw.estimate.planner.rows import columns_of
 from ironlaw.estimate.planner.space import Space
 from ironlaw.job import Job
-from ironlaw.question.decisions import DECISIONS, Decision
+from ironlaw.question.decisions import Decision
 from ironlaw.question.defaults import LONG_SEQUENCE
+from ironlaw.question.options import OPTIONS
 
 
 class Ran(NamedTuple):
@@ -85,8 +86,8 @@ def unsearched(space: Space, job: Job, cluster: Cluster, given: Collection[str],
     """The options that a search left as they are, in the order of a page; ``given``: those that the question fixes."""
     ran = Ran(job, cluster, plan, job.documents is not None, job.lora_rank > 0.0)
     fixed = {*given, *space.given}
-    left = (name for name, decision in DECISIONS.items() if not {name, *columns_of(name)} & fixed and _is_left(name, decision, space))
-    return tuple(name for name in left if PLACES[DECISIONS[name].where][0](ran))
+    left = (name for name, option in OPTIONS.items() if not {name, *columns_of(name)} & fixed and _is_left(name, option.search, space))
+    return tuple(name for name in left if PLACES[OPTIONS[name].search.where][0](ran))
 
 
 def _is_left(name: str, decision: Decision, space: Space) -> bool:
@@ -102,4 +103,4 @@ def describe_unsearched(names: Collection[str]) -> str:
     >>> describe_unsearched(("framework", "gradient_dtype", "ep"))
     'framework, type of gradients, ep'
     """
-    return ", ".join(DECISIONS[name].words or name for name in names)
+    return ", ".join(OPTIONS[name].search.words or name for name in names)

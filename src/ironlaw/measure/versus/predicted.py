@@ -66,7 +66,7 @@ def load_prediction(options: Mapping[str, Any], against: str | Path | None = Non
 def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     """Estimate one run from the options of ``ironlaw estimate``."""
     from ironlaw.estimate.answer import answer
-    from ironlaw.question.options import read_options
+    from ironlaw.question.read import read_options
 
     if options.get("model") is None:
         raise QuestionError("missing option --model: give the model of the run with --on and --gpus, or give --against estimate.json")

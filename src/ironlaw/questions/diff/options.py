@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ironlaw.question.options import Option, text
+from ironlaw.question.options import Option
+from ironlaw.question.readers import text
 
 ARGUMENTS = ("a", "b")  # arguments instead of MODEL
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, duration, one_of, positive, price
-from ironlaw.question.readers import list_of
+from ironlaw.question.options import Option
+from ironlaw.question.readers import duration, list_of, one_of, positive, price
 
 MOST_LOSSES = 12
 MOST_SPARES = 1024.0
@@ -77,19 +77,20 @@ def spares(value: Any, flag: str) -> tuple[float, ...]:
 
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,
-    "lost": Option(losses, "accelerators, nodes, racks or shares to lose, comma separated (default: 1node,1rack,1/3)", "8,2nodes,33%"),
+    "lost": Option(losses, "accelerators, nodes, racks or shares to lose, comma separated", "8,2nodes,33%", decided="1node,1rack,1/3"),
     "batch": Option(
         one_of(("keep", "scale")),
-        "keep the global batch, by more accumulation, or scale it with the accelerators (default: keep)",
+        "keep the global batch, by more accumulation, or scale it with the accelerators",
         "keep|scale",
+        decided="keep",
     ),
-    "repair_time": Option(duration, "repair time of a failed node: also compares spare nodes, waiting and running on less", "TIME"),
-    "spares": Option(spares, "with --repair-time: spare nodes to compare (default: 0,1,2,4 and the best number)", "LIST"),
-    "spot_price": Option(price, "price of interruptible machines: USD per accelerator hour, or provider/term", "PRICE"),
-    "spot_mttf": Option(duration, "mean time between interruptions of one spot accelerator, such as 20000h", "TIME"),
+    "repair_time": Option(duration, "repair time of a failed node: also compares spare nodes, waiting and running on less"),
+    "spares": Option(spares, "with --repair-time: spare nodes to compare", "LIST", decided="0,1,2,4 and the best number"),
+    "spot_price": Option(price, "price of interruptible machines: USD per accelerator hour, or provider/term"),
+    "spot_mttf": Option(duration, "mean time between interruptions of one spot accelerator, such as 20000h"),
     "spot_rate": Option(positive("1"), "interruptions of one spot node per hour, such as 0.01, instead of --spot-mttf", "X"),
-    "notice": Option(duration, "warning before an interruption, such as 2min: long enough, it saves a checkpoint (default: none)", "TIME"),
-    "replacement_time": Option(duration, "time to get another spot machine after an interruption (default: none)", "TIME"),
+    "notice": Option(duration, "warning before an interruption, such as 2min: long enough, it saves a checkpoint", decided="none"),
+    "replacement_time": Option(duration, "time to get another spot machine after an interruption", decided="none"),
 }
 EXAMPLES = """\
   ironlaw elastic llama-3-8b --on h100-sxm --gpus 128 --global-batch-size 512

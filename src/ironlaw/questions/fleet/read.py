@@ -12,7 +12,8 @@ from ironlaw.catalog import load
 from ironlaw.errors import QuestionError, UnknownNameError
 from ironlaw.files import read_toml
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, is_column, read_options
+from ironlaw.question.options import Option
+from ironlaw.question.read import is_column, read_options
 from ironlaw.questions.fleet.options import DAYS, FILE_FIELDS, JOB_FIELDS, LONGEST_NAME, MOST_JOBS, MOST_POOLS, OPTIONS, POOL_FIELDS
 
 DAY = 86400.0

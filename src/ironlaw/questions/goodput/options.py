@@ -6,8 +6,8 @@ from typing import Any
 
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, at_least_one, duration
-from ironlaw.question.readers import counts
+from ironlaw.question.options import Option
+from ironlaw.question.readers import at_least_one, counts, duration
 from ironlaw.question.words import tokens
 
 MOST_SIZES = 50
@@ -24,11 +24,11 @@ def sizes(value: Any, flag: str) -> tuple[float, ...]:
 OPTIONS: dict[str, Option] = {
     **ESTIMATE,
     "gpus": Option(sizes, "total accelerators: one count, a comma list such as 1024,4096,16384, or LO..HI, which doubles", "LIST"),
-    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
+    "tokens": ESTIMATE["tokens"].replace(decided=""),
     "parameters": Option(tokens, "parameters of the model, with --work instead of MODEL, such as 405B", "N"),
-    "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days", "TIME"),
-    "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed", "TIME"),
-    "one_in": Option(at_least_one, "accept too few spare nodes one time in N (default: 100)", "N"),
+    "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days"),
+    "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed"),
+    "one_in": Option(at_least_one, "accept too few spare nodes one time in N", "N", decided="100"),
 }
 EXAMPLES = """\
   ironlaw goodput llama-3.1-405b --on h100-sxm --gpus 4096,16384 --tp 8 --pp 16 --global-batch-size 2048 --tokens 15.6T

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, one_of, whole
+from ironlaw.question.options import Option
+from ironlaw.question.readers import one_of, whole
 from ironlaw.question.words import length
 
 DEFAULTS = {"gpus": 1.0, "batch": 1.0, "prompt": 1024.0, "generate": 256.0}  # the two types are the 16-bit format of the device
@@ -13,12 +14,12 @@ _DEFAULT_TYPE = "bf16, or fp16 where the device lacks it"
 OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],
     "on": ESTIMATE["on"],
-    "gpus": Option(whole, "accelerators that serve one copy, by tensor parallelism (default: 1)"),
-    "batch": Option(whole, "sequences decoded together (default: 1)", "N"),
-    "prompt": Option(length, "tokens per prompt (default: 1024)", "TOKENS"),
-    "generate": Option(length, "tokens generated per prompt (default: 256)", "TOKENS"),
-    "weight_dtype": Option(one_of(tuple(BYTES)), f"type of stored weights: {', '.join(BYTES)} (default: {_DEFAULT_TYPE})", "NAME"),
-    "cache_dtype": Option(one_of(CACHE_TYPES), f"type of the key-value cache: {', '.join(CACHE_TYPES)} (default: {_DEFAULT_TYPE})", "NAME"),
+    "gpus": Option(whole, "accelerators that serve one copy, by tensor parallelism", decided="1"),
+    "batch": Option(whole, "sequences decoded together", decided="1"),
+    "prompt": Option(length, "tokens per prompt", "TOKENS", decided="1024"),
+    "generate": Option(length, "tokens generated per prompt", "TOKENS", decided="256"),
+    "weight_dtype": Option(one_of(tuple(BYTES)), f"type of stored weights: {', '.join(BYTES)}", "NAME", decided=_DEFAULT_TYPE),
+    "cache_dtype": Option(one_of(CACHE_TYPES), f"type of the key-value cache: {', '.join(CACHE_TYPES)}", "NAME", decided=_DEFAULT_TYPE),
     "price": ESTIMATE["price"],
     "node": ESTIMATE["node"],
 }

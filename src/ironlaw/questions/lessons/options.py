@@ -8,8 +8,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option, one_of, positive, precision, share, switch, whole
-from ironlaw.question.readers import amount, days, list_of
+from ironlaw.question.options import Option
+from ironlaw.question.readers import amount, days, list_of, one_of, positive, precision, share, switch, whole
 from ironlaw.question.words import tokens
 from ironlaw.questions.data.options import OPTIONS as DATA
 
@@ -70,20 +70,20 @@ def sizes(value: Any, flag: str) -> Any:
 
 
 OWN: dict[str, Option] = {
-    "most": Option(whole, "most techniques to combine (default: 3)", "N"),
-    "parameters": Option(amount, "with --table optimizers: number of parameters, instead of MODEL, such as 7B", "N"),
-    "mfu": Option(share, "with --table eras: share of the peak that a run reaches today (default: 0.4)", "SHARE"),
+    "most": Option(whole, "most techniques to combine", decided="3"),
+    "parameters": Option(amount, "with --table optimizers: number of parameters, instead of MODEL, such as 7B"),
+    "mfu": Option(share, "with --table eras: share of the peak that a run reaches today", decided="0.4"),
     "gpu_utilization": Option(percent, "measured: share of the time the accelerator was busy", "SHARE"),
     "memory_used": Option(percent, "measured: share of the memory in use", "SHARE"),
-    "out_of_memory": Option(switch, "measured: the run ended out of memory (default: off)", "on|off"),
-    "data_bound_below": Option(percent, "with --gpu-utilization: below it a run counts as data-bound (default: 70%)", "SHARE"),
-    "memory_bound_above": Option(percent, "with --memory-used: above it a run counts as memory-bound (default: 90%)", "SHARE"),
+    "out_of_memory": Option(switch, "measured: the run ended out of memory", decided="off"),
+    "data_bound_below": Option(percent, "with --gpu-utilization: below it a run counts as data-bound", "SHARE", decided="70%"),
+    "memory_bound_above": Option(percent, "with --memory-used: above it a run counts as memory-bound", "SHARE", decided="90%"),
     "dataset": Option(positive("B"), "size of the data set; a rule of thumb, or --table limits, gives the number of machines", "SIZE"),
-    "deadline": Option(days, "with --table limits: longest time of the run (default: 14 days)", "DAYS"),
-    "sizes": Option(sizes, "with --table limits: sizes of the rule of scale (default: 1B:100GB,10B:1TB,10TB)", "LIST"),
+    "deadline": Option(days, "with --table limits: longest time of the run", decided="14 days"),
+    "sizes": Option(sizes, "with --table limits: sizes of the rule of scale", "LIST", decided="1B:100GB,10B:1TB,10TB"),
     "table": Option(one_of(tuple(TABLES)), "table: " + ", ".join(f"{name} ({table.shows})" for name, table in TABLES.items()), "NAME"),
-    "precisions": Option(list_of(precision), "with --table precisions: recipes (default: all that --on can multiply)", "LIST"),
-    "shares": Option(list_of(percent), "with --table communication-tax: serial shares r (default: 0,0.05,0.15,0.4)", "LIST"),
+    "precisions": Option(list_of(precision), "with --table precisions: recipes", "LIST", decided="all that --on can multiply"),
+    "shares": Option(list_of(percent), "with --table communication-tax: serial shares r", "LIST", decided="0,0.05,0.15,0.4"),
 }
 WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OF_DATA = ("step_time", "batch", "timeline")  # options of ironlaw data that take the place of an estimate, or draw

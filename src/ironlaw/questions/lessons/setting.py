@@ -14,7 +14,7 @@ from ironlaw.estimate.bind.money import Money
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.run import power_of
 from ironlaw.law import cost, dataloading, energy
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.questions.data.input_stages import InputPipeline, Step, bind_pipeline
 from ironlaw.terms import scalar
 

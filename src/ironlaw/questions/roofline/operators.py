@@ -12,7 +12,7 @@ from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.files import read_csv, with_headers
 from ironlaw.law import flops, masks, traffic
 from ironlaw.precision import PRECISIONS
-from ironlaw.question.options import duration, whole
+from ironlaw.question.readers import duration, whole
 from ironlaw.questions.roofline.options import OPERATORS, OPTIONS
 from ironlaw.terms import Term, leaf, total
 

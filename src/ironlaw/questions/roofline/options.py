@@ -9,8 +9,8 @@ from typing import Any
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.question import defaults
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import TOKENS_PER_SECOND, Option, duration, one_of, positive, switch, text, whole
-from ironlaw.question.readers import list_of
+from ironlaw.question.options import TOKENS_PER_SECOND, Option, group
+from ironlaw.question.readers import duration, list_of, one_of, positive, switch, text, whole
 from ironlaw.question.words import length
 from ironlaw.questions.data.options import OPTIONS as DATA
 from ironlaw.questions.roofline.sized_times import read_sized_times
@@ -76,66 +76,86 @@ STEP = (  # options of an estimate that set the step of a MODEL
     "nic_bandwidth",
     "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
 )  # fmt: skip
+NETWORK = ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction")
+LINKS = ("node", "fabric", "scale_up_size", "gpus_per_domain", "topology")
 STORAGE = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
 OPTIONS: dict[str, Option] = {
-    "model": Option(ESTIMATE["model"].read, "a model: every operator of its training step", "MODEL"),
-    "on": ESTIMATE["on"],
-    "gemm": Option(sizes("M", "K", "N"), "matrix product (M, K) x (K, N)", "M,K,N"),
-    "attention": Option(sizes("B", "A", "S", "D"), "flash and standard attention: batch, heads, sequence, head width", "B,A,S,D"),
-    "norm": Option(named_sizes(NORMS, NORMS[0], "TOKENS", "WIDTH"), "rmsnorm or layernorm: tokens, width (default: rmsnorm)", "[NAME,]T,H"),
-    "softmax": Option(sizes("ROWS", "COLUMNS"), "softmax: rows, columns", "R,C"),
-    "activation": Option(
-        named_sizes((*ACTIVATIONS, "all"), ACTIVATIONS[0], "TOKENS", "WIDTH"),
-        f"activation function: tokens, width; {', '.join(ACTIVATIONS)}, or all side by side",
-        "NAME,T,W",
-    ),
-    "optimizer": Option(
-        named_sizes((), defaults.OPTIMIZER, "PARAMETERS", alone=True),
-        f"optimizer step: parameters (default: {defaults.OPTIMIZER}); with a MODEL the name alone",
-        "[NAME,]N",
-    ),
-    "conv": Option(
-        sizes("B", "C", "H", "W", "OUT", "K", more=("STRIDE", "PADDING")),
-        "convolution: batch, channels, height, width, output channels, kernel side (default: stride 1, padding 0)",
-        "B,C,H,W,OUT,K[,S[,P]]",
-    ),
-    "shapes": Option(text, "CSV file of operators: columns operator, shape; optional name, dtype, count, measured", "FILE"),
-    "census": Option(text, "network as a list of operators: resnet-50, dlrm, unet (of Stable Diffusion 1), or a TOML file", "NAME"),
-    "dtype": Option(dtypes, "format of the operands (default: bf16, or fp16 on devices without it), or three: of A, B and C", "NAME[,B,C]"),
-    "beta": Option(switch, "add the product to C, which is read too (default: off)", "on|off"),
-    "causal": Option(switch, "causal mask (default: on)", "on|off"),
-    "lengths": Option(list_of(length), "sequence lengths of attention to compare, instead of S", "LIST"),
-    "kv_heads": Option(whole, "heads of keys and values (default: as many as of queries)"),
-    "on_chip": Option(positive("B"), "on-chip memory of a flash block: prints the published bound of its traffic", "SIZE"),
-    "passes": Option(positive("1"), "times a tensor crosses HBM (default: read once and written once, fused)", "X"),
-    "batch": Option(list_of(whole), "batches to compare: multiplies rows; with a MODEL, micro-batch sizes", "LIST"),
-    "tile": Option(sizes("M", "N"), "tile of a matrix product, for waves (default: 128,256)", "M,N"),
-    "multiprocessors": Option(whole, "multiprocessors of the device (default: the catalogue's)"),
-    "peak": Option(positive("FLOP/s"), "peak rate (default: the catalogue's)", "RATE"),
-    "bandwidth": Option(positive("B/s"), "HBM bandwidth (default: the catalogue's)", "RATE"),
-    "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near", "TIME"),
-    "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
-    "tokens_per_second": TOKENS_PER_SECOND.replace(help=f"with a MODEL: {TOKENS_PER_SECOND.help}"),
-    "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance", "TIME"),
-    "tolerance": Option(positive("1"), "largest relative difference of two numbers that count as equal (default: 5%)", "X"),
-    "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
-    "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
-    "ranks": Option(whole, "ranks of a collective, next to each other"),
-    "count": Option(whole, "runs of a collective: also prints the time of all (default: 1)"),
-    "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
-    "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR"),
-    "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against (default: the catalogue's)", "RATE"),
-    "scaling": Option(
-        read_sized_times,
-        "exponent of measured times over sizes: SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]],.. or a CSV file"
-        " (columns size, time; optional p99, allocated, reserved)",
-        "LIST|FILE",
-    ),
-    "tiers": Option(switch, "tiers of memory and links: capacity, bandwidth, time to move MODEL's weights or --size", "on|off"),
-    **{name: DATA[name] for name in STORAGE},
-    "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on (default: off)", "on|off"),
-    **{name: ESTIMATE[name] for name in STEP},
-}
+    "model": ESTIMATE["model"].replace(says="a model: every operator of its training step"),
+    **group("Operator", {
+        "gemm": Option(sizes("M", "K", "N"), "matrix product (M, K) x (K, N)", "M,K,N"),
+        "attention": Option(sizes("B", "A", "S", "D"), "flash and standard attention: batch, heads, sequence, head width", "B,A,S,D"),
+        "norm": Option(
+            named_sizes(NORMS, NORMS[0], "TOKENS", "WIDTH"), "rmsnorm or layernorm: tokens, width", "[NAME,]T,H", decided="rmsnorm"
+        ),
+        "softmax": Option(sizes("ROWS", "COLUMNS"), "softmax: rows, columns", "R,C"),
+        "activation": Option(
+            named_sizes((*ACTIVATIONS, "all"), ACTIVATIONS[0], "TOKENS", "WIDTH"),
+            f"activation function: tokens, width; {', '.join(ACTIVATIONS)}, or all side by side",
+            "NAME,T,W",
+        ),
+        "optimizer": Option(
+            named_sizes((), defaults.OPTIMIZER, "PARAMETERS", alone=True),
+            "optimizer step: parameters; with a MODEL the name alone",
+            "[NAME,]N",
+            decided=defaults.OPTIMIZER,
+        ),
+        "conv": Option(
+            sizes("B", "C", "H", "W", "OUT", "K", more=("STRIDE", "PADDING")),
+            "convolution: batch, channels, height, width, output channels, kernel side",
+            "B,C,H,W,OUT,K[,S[,P]]", decided="stride 1, padding 0",
+        ),
+        "shapes": Option(text, "CSV file of operators: columns operator, shape; optional name, dtype, count, measured", "FILE"),
+        "census": Option(text, "network as a list of operators: resnet-50, dlrm, unet (of Stable Diffusion 1), or a TOML file"),
+    }),
+    **group("Operands", {
+        "dtype": Option(
+            dtypes, "format of the operands, or three: of A, B and C", "NAME[,B,C]", decided="bf16, or fp16 on devices without it"
+        ),
+        "beta": Option(switch, "add the product to C, which is read too", decided="off"),
+        "causal": Option(switch, "causal mask", decided="on"),
+        "lengths": Option(list_of(length), "sequence lengths of attention to compare, instead of S", "LIST"),
+        "kv_heads": Option(whole, "heads of keys and values", decided="as many as of queries"),
+        "on_chip": Option(positive("B"), "on-chip memory of a flash block: prints the published bound of its traffic", "SIZE"),
+        "passes": Option(positive("1"), "times a tensor crosses HBM", "X", decided="read once and written once, fused"),
+        "batch": Option(list_of(whole), "batches to compare: multiplies rows; with a MODEL, micro-batch sizes", "LIST"),
+        "tile": Option(sizes("M", "N"), "tile of a matrix product, for waves", "M,N", decided="128,256"),
+    }),
+    **group("Collective", {
+        "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
+        "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
+        "ranks": Option(whole, "ranks of a collective, next to each other"),
+        "count": Option(whole, "runs of a collective: also prints the time of all", decided="1"),
+    }),
+    **group("Measurement", {
+        "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near"),
+        "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
+        "tokens_per_second": TOKENS_PER_SECOND.replace(says=f"with a MODEL: {TOKENS_PER_SECOND.says}"),
+        "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance"),
+        "tolerance": Option(positive("1"), "largest relative difference of two numbers that count as equal", "X", decided="5%"),
+        "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
+        "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR", records="accelerators"),
+        "against_bandwidth": Option(positive("B/s"), "HBM bandwidth of --against", "RATE", decided="the catalogue's"),
+        "scaling": Option(
+            read_sized_times,
+            "exponent of measured times over sizes: SIZE:TIME[|TIME..][:ALLOCATED[:RESERVED]],.. or a CSV file"
+            " (columns size, time; optional p99, allocated, reserved)",
+            "LIST|FILE",
+        ),
+    }),
+    **group("Tiers of memory", {
+        "tiers": Option(switch, "tiers of memory and links: capacity, bandwidth, time to move MODEL's weights or --size"),
+        **{name: DATA[name] for name in STORAGE},
+    }),
+    **group("Device", {
+        "on": ESTIMATE["on"],
+        **{name: ESTIMATE[name] for name in (*LINKS, *NETWORK)},
+        "multiprocessors": Option(whole, "multiprocessors of the device", decided="the catalogue's"),
+        "peak": Option(positive("FLOP/s"), "peak rate", "RATE", decided="the catalogue's"),
+        "bandwidth": Option(positive("B/s"), "HBM bandwidth", "RATE", decided="the catalogue's"),
+        "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on", decided="off"),
+    }),
+    **group("Step of a model", {name: ESTIMATE[name] for name in STEP if name not in (*LINKS, *NETWORK)}),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,8 +172,6 @@ def _question(module: str, *options: str | frozenset[str]) -> Question:
 
 ROOFS = frozenset({"on", "node", "fabric", "framework", "peak", "bandwidth", "plot"})
 MEASURED = frozenset({"measured", "baseline", "tolerance"})
-NETWORK = ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction")
-LINKS = frozenset({"node", "fabric", "scale_up_size", "gpus_per_domain", "topology", *NETWORK})
 ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
 QUESTIONS: dict[str, Question] = {
     "model": _question(
@@ -168,26 +186,13 @@ QUESTIONS: dict[str, Question] = {
     "conv": _question("operator_roofs", ONE_OPERATOR, "tile"),
     "shapes": _question("operator_roofs", ONE_OPERATOR - MEASURED - {"batch"}, "tile", "causal"),
     "census": _question("operator_list", ONE_OPERATOR - {"multiprocessors", "plot"}, "optimizer", "samples_per_second"),
-    "collective": _question("collective", LINKS, "on", "size", "ranks", "count", MEASURED),
+    "collective": _question("collective", frozenset((*LINKS, *NETWORK)), "on", "size", "ranks", "count", MEASURED),
     "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
     "scaling": _question("exponent", "tolerance"),
-    "tiers": _question("tiers", LINKS, "on", "model", "size", "precision", frozenset(STORAGE)),
+    "tiers": _question("tiers", frozenset((*LINKS, *NETWORK)), "on", "model", "size", "precision", frozenset(STORAGE)),
     "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
 }
 OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator_roofs" and name != "shapes")
-GROUPS = {  # headings of the help
-    "Operator": ("gemm", "attention", "norm", "softmax", "activation", "optimizer", "conv", "shapes", "census"),
-    "Operands": ("dtype", "beta", "causal", "lengths", "kv_heads", "on_chip", "passes", "batch", "tile"),
-    "Collective": ("collective", "size", "ranks", "count"),
-    "Measurement": (
-        "measured", "samples_per_second", "tokens_per_second", "baseline", "tolerance", "ratio", "against", "against_bandwidth", "scaling",
-    ),
-    "Tiers of memory": ("tiers", *STORAGE),
-    "Device": (
-        "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", *NETWORK, "multiprocessors", "peak", "bandwidth", "plot",
-    ),
-    "Step of a model": tuple(name for name in STEP if name not in LINKS),
-}  # fmt: skip
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
   ironlaw roofline llama-3-8b --tiers --on h100-sxm

@@ -9,7 +9,7 @@ from typing import Any
 
 from ironlaw.errors import InputError, UnknownNameError, ValueRangeError
 from ironlaw.files import read_csv, with_headers
-from ironlaw.question.options import duration, positive
+from ironlaw.question.readers import duration, positive
 from ironlaw.units import shorten
 
 COLUMNS = ("size", "time", "p99", "allocated", "reserved")

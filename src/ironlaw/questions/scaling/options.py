@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ironlaw.question.options import Option, model, none_or_more, one_of, positive, whole
+from ironlaw.question.options import Option
+from ironlaw.question.readers import model, none_or_more, one_of, positive, whole
 from ironlaw.question.words import batch_tokens, run_tokens, tokens
 
 FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
@@ -16,18 +17,18 @@ def study(value: Any, flag: str) -> str:
 
 
 OPTIONS: dict[str, Option] = {
-    "model": Option(model, "catalogue name, config.json, or dimensions: sets the parameters, total and active", "MODEL"),
+    "model": Option(model, "catalogue name, config.json, or dimensions: sets the parameters, total and active", records="models"),
     "parameters": Option(whole, "parameters, such as 70B, instead of MODEL"),
-    "tokens": Option(run_tokens, "tokens of the run, such as 1.4T, or per parameter: 20x", "TOKENS"),
+    "tokens": Option(run_tokens, "tokens of the run, such as 1.4T, or per parameter: 20x"),
     "compute": Option(positive("FLOP"), "training compute, such as 5.88e23", "FLOP"),
-    "fit": Option(one_of(FITS), "published fit of the loss: besiroglu or hoffmann (default: besiroglu)", "NAME"),
-    "tokens_per_parameter": Option(positive("1"), "tokens per parameter if neither tokens nor compute is given (default: 20)", "X"),
-    "inference_tokens": Option(tokens, "tokens the model will read and write during its use", "TOKENS"),
-    "global_batch_tokens": Option(batch_tokens, "tokens per optimizer step: shows its cost in steps and tokens", "TOKENS"),
+    "fit": Option(one_of(FITS), "published fit of the loss: besiroglu or hoffmann", "NAME", decided="besiroglu"),
+    "tokens_per_parameter": Option(positive("1"), "tokens per parameter if neither tokens nor compute is given", "X", decided="20"),
+    "inference_tokens": Option(tokens, "tokens the model will read and write during its use"),
+    "global_batch_tokens": Option(batch_tokens, "tokens per optimizer step: shows its cost in steps and tokens"),
     "learning_rate": Option(positive("1"), "learning rate that is good at --base-batch-tokens", "X"),
-    "base_batch_tokens": Option(batch_tokens, "batch in tokens at which --learning-rate is good", "TOKENS"),
+    "base_batch_tokens": Option(batch_tokens, "batch in tokens at which --learning-rate is good"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
-    "final_share": Option(positive("1"), "final learning rate of the cosine, as a share of the highest (default: 0.1)", "X"),
+    "final_share": Option(positive("1"), "final learning rate of the cosine, as a share of the highest", "X", decided="0.1"),
     "model_of": Option(study, "also print the critical batch of a published study, whose law is wrong: ten-sites", "NAME"),
 }
 EXAMPLES = """\

@@ -7,8 +7,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import ROUNDING, Option, at_least_one, one_of, positive, share, text, whole
-from ironlaw.question.readers import days, for_each
+from ironlaw.question.options import ROUNDING, Option, group
+from ironlaw.question.readers import at_least_one, days, for_each, one_of, positive, share, text, whole
 from ironlaw.question.words import tokens
 
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}  # of one gradient on the wire
@@ -118,71 +118,77 @@ def carbon_profile(value: Any, flag: str) -> Any:
 
 OWN: dict[str, Option] = {
     "model": ESTIMATE["model"],
-    # --- where, and with what
-    "sites": Option(
-        read_places, "comma list of cities, cloud regions (us-east-1, westeurope), supercomputers, LAT,LON in degrees; or a number", "SITES"
-    ),
-    "on": Option(for_each(text), "accelerator, by catalogue name; one for each site where they differ", "EACH"),
-    "gpus": Option(for_each(whole), "total accelerators, split evenly; or one count for each site", "EACH"),
-    "batch_split": Option(
-        one_of(SPLITS),
-        "shares of the batch: gpus (in proportion), even, balanced (finish together) (default: gpus; balanced for unlike accelerators)",
-        "HOW",
-    ),
-    "power_limit": Option(for_each(positive("W")), "power of a site, such as 20MW (default: the record's)", "EACH"),
-    # --- prices and carbon of every site
-    "price": Option(
-        for_each(ESTIMATE["price"].read), "USD per accelerator hour, or provider/term (default: newest on-demand price)", "EACH"
-    ),
-    "electricity_price": Option(
-        for_each(electricity_price), "USD/kWh, paid on top of --price; place: the recorded price (default: in --price)", "EACH"
-    ),
-    "pue": Option(for_each(at_least_one), "power usage effectiveness (default: the catalogue's)", "EACH"),
-    "grid": Option(for_each(ESTIMATE["grid"].read), "grid: a region, or g/kWh (default: the place's; without a place, world)", "EACH"),
-    # --- the network between the sites
-    "wan_bandwidth": Option(for_each(line_rate), "line rate from a site to the others, one direction, such as 100Gb/s", "EACH"),
-    "shared_bandwidth": Option(line_rate, "line rate of a network that all sites share in equal parts", "RATE"),
-    "wan_efficiency": Option(share, "share of the line rate that data takes (default: 94 %, what headers leave)", "SHARE"),
-    "wan_price": Option(for_each(traffic_price), "USD per TB that leaves a site (default: not counted)", "EACH"),
-    "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms (default: a fibre along the longest link)", "TIME"),
-    "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance (default: the catalogue's)", "X"),
-    # --- the exchange
-    "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe (one link for all sites) (default: ring)", "NAME"),
-    "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16, fp32, fp16, fp8, int8, int4 (default: bf16)", "TYPE"),
-    "every": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo (default: 1)", "STEPS"),
-    "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo (default: 1)", "N"),
-    "beside": Option(window, "steps of computation that an exchange overlaps (default: 0)", "STEPS"),
-    "outer_state": Option(
-        one_of(PLACES), "memory of DiLoCo's outer momentum and outer weights: host or device (default: host)", "WHERE"
-    ),
-    # --- hours of the day
-    "hours": Option(hours_of_day, "run in these hours of every day only, in UTC, such as 22-6 (default: all)", "HOURS"),
-    "carbon_profile": Option(
-        for_each(carbon_profile), "g/kWh by hour of the day in UTC: a CSV file of 24 values, or a grid with hourly values", "EACH"
-    ),
-    "restart_time": ESTIMATE["restart_time"].replace(help="with --hours: from the end of a pause to training again (default: 1000 s)"),
-    # --- the run
-    "tokens": ESTIMATE["tokens"].replace(help="tokens of the whole run, such as 15T, or per parameter: 20x"),
-    "deadline": Option(days, "days that the run may take: the cheapest sites that meet it", "DAYS"),
-    "global_batch_size": ESTIMATE["global_batch_size"].replace(help="sequences per step of all sites (default: about 4 Mi tokens each)"),
-    "global_batch_tokens": ESTIMATE["global_batch_tokens"],
-    "seq_len": ESTIMATE["seq_len"],
-    "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
-    "rounding": ROUNDING,
-    "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N"),
-    "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
+    **group("Sites (EACH: one value for all, a comma list in order, or NAME=VALUE,...)", {
+        "sites": Option(
+            read_places, "comma list of cities, cloud regions (us-east-1, westeurope), supercomputers, LAT,LON in degrees; or a number",
+            "SITES", records="sites",
+        ),
+        "on": Option(for_each(text), "accelerator, by catalogue name; one for each site where they differ", "EACH", records="accelerators"),
+        "gpus": Option(for_each(whole), "total accelerators, split evenly; or one count for each site", "EACH"),
+        "batch_split": Option(
+            one_of(SPLITS),
+            "shares of the batch: gpus (in proportion), even, balanced (finish together)",
+            "HOW", decided="gpus; balanced for unlike accelerators",
+        ),
+        "power_limit": Option(for_each(positive("W")), "power of a site, such as 20MW", "EACH", decided="the record's"),
+    }),
+    **group("Prices and carbon of each site", {
+        "price": Option(
+            for_each(ESTIMATE["price"].read), "USD per accelerator hour, or provider/term", "EACH", decided="newest on-demand price"
+        ),
+        "electricity_price": Option(
+            for_each(electricity_price), "USD/kWh, paid on top of --price; place: the recorded price", "EACH", decided="in --price"
+        ),
+        "pue": Option(for_each(at_least_one), "power usage effectiveness", "EACH", decided="the catalogue's"),
+        "grid": Option(for_each(ESTIMATE["grid"].read), "grid: a region, or g/kWh", "EACH", records="grids",
+            decided="the place's; without a place, world"),
+    }),
+    **group("Network between the sites", {
+        "wan_bandwidth": Option(for_each(line_rate), "line rate from a site to the others, one direction, such as 100Gb/s", "EACH"),
+        "shared_bandwidth": Option(line_rate, "line rate of a network that all sites share in equal parts", "RATE"),
+        "wan_efficiency": Option(share, "share of the line rate that data takes", decided="94 %, what headers leave"),
+        "wan_price": Option(for_each(traffic_price), "USD per TB that leaves a site", "EACH", decided="not counted"),
+        "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms", "TIME",
+            decided="a fibre along the longest link"),
+        "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance", "X", decided="the catalogue's"),
+    }),
+    **group("Exchange", {
+        "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe (one link for all sites)", "NAME", decided="ring"),
+        "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16, fp32, fp16, fp8, int8, int4", "TYPE", decided="bf16"),
+        "every": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo", "STEPS", decided="1"),
+        "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo", decided="1"),
+        "beside": Option(window, "steps of computation that an exchange overlaps", "STEPS", decided="0"),
+        "outer_state": Option(
+            one_of(PLACES), "memory of DiLoCo's outer momentum and outer weights: host or device", "WHERE", decided="host"
+        ),
+    }),
+    **group("Run", {
+        "tokens": ESTIMATE["tokens"].replace(decided=""),
+        "rounding": ROUNDING,
+        "deadline": Option(days, "days that the run may take: the cheapest sites that meet it"),
+        "global_batch_size": ESTIMATE["global_batch_size"].replace(
+            says="sequences per step of all sites", decided="about 4 Mi tokens each"
+        ),
+        "global_batch_tokens": ESTIMATE["global_batch_tokens"],
+        "seq_len": ESTIMATE["seq_len"],
+    }),
+    **group("Hours of the day", {
+        "hours": Option(hours_of_day, "run in these hours of every day only, in UTC, such as 22-6", "HOURS", decided="all"),
+        "carbon_profile": Option(
+            for_each(carbon_profile), "g/kWh by hour of the day in UTC: a CSV file of 24 values, or a grid with hourly values", "EACH"
+        ),
+        "restart_time": ESTIMATE["restart_time"].replace(
+            says="with --hours: from the end of a pause to training again", decided="1000 s"
+        ),
+    }),
+    **group("Simplified", {
+        "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
+        "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N"),
+        "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
+    }),
 }  # fmt: skip
 PLAN = tuple(name for name in ESTIMATE if name not in OWN and name not in WITHOUT_EFFECT)  # passed to the estimate of each site unchanged
 OPTIONS: dict[str, Option] = {**OWN, **{name: ESTIMATE[name] for name in PLAN}}
-GROUPS = {  # headings of the help
-    "Sites (EACH: one value for all, a comma list in order, or NAME=VALUE,...)": ("sites", "on", "gpus", "batch_split", "power_limit"),
-    "Prices and carbon of each site": ("price", "electricity_price", "pue", "grid"),
-    "Network between the sites": ("wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "route_factor"),
-    "Exchange": ("exchange", "gradients", "every", "fragments", "beside", "outer_state"),
-    "Run": ("tokens", "rounding", "deadline", "global_batch_size", "global_batch_tokens", "seq_len"),
-    "Hours of the day": ("hours", "carbon_profile", "restart_time"),
-    "Simplified": ("mfu", "parameters", "model_of"),
-}
 EXAMPLES = """\
   ironlaw sites llama-3-70b --sites ashburn,dallas,lulea --on h100-sxm --gpus 3072 --wan-bandwidth 100Gb/s --tokens 1.4T --every 100
   ironlaw sites llama-3-70b --sites us-east-1,europe-west4 --on h100-sxm,b200-sxm --gpus 512,256 --wan-bandwidth 10GB/s --tokens 1T

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import ROUNDING, TOKENS_PER_SECOND, Option, one_of, price, share, whole
-from ironlaw.question.readers import days, money
+from ironlaw.question.options import ROUNDING, TOKENS_PER_SECOND, Option
+from ironlaw.question.readers import days, money, one_of, price, share, whole
 from ironlaw.question.words import run_tokens, tokens
 
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
@@ -17,22 +17,22 @@ OPTIONS: dict[str, Option] = {
     "model": ESTIMATE["model"],
     "parameters": Option(tokens, "parameters of the model, such as 30B, instead of MODEL or of its exact count", "N"),
     "on": ESTIMATE["on"],
-    "solve_for": Option(one_of(UNKNOWNS), "the unknown: gpus, time, tokens, mfu, budget (default: the first that is not given)", "WHAT"),
+    "solve_for": Option(one_of(UNKNOWNS), "the unknown: gpus, time, tokens, mfu, budget", "WHAT", decided="the first that is not given"),
     "gpus": Option(whole, "total accelerators"),
-    "deadline": Option(days, "time the run may take, in days or with a unit", "DAYS"),
-    "tokens": Option(run_tokens, "tokens of the whole run, such as 2T, or per parameter: 20x", "TOKENS"),
-    "mfu": Option(share, "MFU, such as 0.45 (default: predicted); with --tokens-per-second, what to compare it with", "X"),
+    "deadline": Option(days, "time the run may take, in days or with a unit"),
+    "tokens": Option(run_tokens, "tokens of the whole run, such as 2T, or per parameter: 20x"),
+    "mfu": Option(share, "MFU, such as 0.45; with --tokens-per-second, what to compare it with", "X", decided="predicted"),
     "tokens_per_second": TOKENS_PER_SECOND,
-    "budget": Option(money, "budget of the run, such as 2M", "USD"),
-    "price": Option(price, "USD per accelerator hour, or provider/term (default: newest on-demand price)", "PRICE"),
+    "budget": Option(money, "budget of the run, such as 2M"),
+    "price": Option(price, "USD per accelerator hour, or provider/term", decided="newest on-demand price"),
     "work": Option(
         one_of(("model", "full-square", "6n")),
-        "FLOP per token, and what MFU counts: model (attention as computed), full-square (all pairs of tokens), 6n (6 per parameter)"
-        " (default: model)",
+        "FLOP per token, and what MFU counts: model (attention as computed), full-square (all pairs of tokens), 6n (6 per parameter)",
         "HOW",
+        decided="model",
     ),
-    "rounding": ROUNDING.replace(help=f"{ROUNDING.help}; exact at a given --mfu)".replace("up); exact", "up; exact")),
-    "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers (default: none)", "K"),
+    "rounding": ROUNDING.replace(decided=f"{ROUNDING.decided}; exact at a given --mfu"),
+    "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers", "K", decided="none"),
     **{name: ESTIMATE[name] for name in PASSED},
 }
 EXAMPLES = """\

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import ROUNDING, Option, duration, model, share, whole
-from ironlaw.question.readers import counts, list_of, zero_or_more
+from ironlaw.question.options import ROUNDING, Option
+from ironlaw.question.readers import counts, duration, list_of, model, share, whole, zero_or_more
 from ironlaw.question.words import batch_tokens, length, run_tokens, tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
 
@@ -31,37 +31,37 @@ EXCHANGE = (  # passed to sites unchanged
 )  # fmt: skip
 EXCHANGE_LISTS = ("exchange", "gradients", "every")  # every combination is a row of the table of exchanges
 OPTIONS: dict[str, Option] = {
-    "model": Option(models, "comma list of models", "MODEL[,..]"),
+    "model": Option(models, "comma list of models", "MODEL[,..]", records="models"),
     "parameters": Option(list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST"),
     "on": ESTIMATE["on"],
     "gpus": Option(counts, "comma list of accelerator counts, or LO..HI, which doubles; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
-    "global_batch_tokens": Option(list_of(batch_tokens), "comma list of tokens per optimizer step (default: the estimate's)", "LIST"),
+    "global_batch_tokens": Option(list_of(batch_tokens), "comma list of tokens per optimizer step", "LIST", decided="the estimate's"),
     "global_batch_size": Option(list_of(whole), "comma list of sequences per optimizer step, instead of tokens", "LIST"),
-    "seq_len": Option(list_of(length), "comma list of tokens per sequence (default: the estimate's)", "LIST"),
+    "seq_len": Option(list_of(length), "comma list of tokens per sequence", "LIST", decided="the estimate's"),
     "power_cap": Option(
-        list_of(ESTIMATE["power_cap"].read), "comma list of power limits of one accelerator, such as 400,500,700 W (default: none)", "LIST"
+        list_of(ESTIMATE["power_cap"].read), "comma list of power limits of one accelerator, such as 400,500,700 W", "LIST", decided="none"
     ),
     "capacity_factor": Option(
         list_of(zero_or_more("1")),
         "comma list of capacity factors of experts, 0 for none: the time of each beside the share of rows that it drops",
         "LIST",
     ),
-    "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", "TIME"),
+    "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s"),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(
         list_of(whole),
-        "comma list of micro-batches k per step: by estimate under one plan, with memory, time and money;"
-        " with --mfu simplified (default there: 1,5,10,100)",
+        "comma list of micro-batches k per step: by estimate under one plan, with memory, time and money; with --mfu simplified",
         "LIST",
+        decided="with --mfu 1,5,10,100",
     ),
-    "rounding": ROUNDING.replace(help=f"{ROUNDING.help}; simplified, of accelerators too"),
+    "rounding": ROUNDING.replace(says=f"{ROUNDING.says}; simplified, of accelerators too"),
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
-    "sites": SITES["sites"].replace(help="sites that share the accelerators, a number or names; adds a table of the exchange between them"),
-    **{name: SITES[name].replace(help=f"with --sites: {SITES[name].help}") for name in EXCHANGE if name not in EXCHANGE_LISTS},
+    "sites": SITES["sites"].replace(says="sites that share the accelerators, a number or names; adds a table of the exchange between them"),
+    **{name: SITES[name].replace(says=f"with --sites: {SITES[name].says}", group="") for name in EXCHANGE if name not in EXCHANGE_LISTS},
     **{
-        name: Option(list_of(SITES[name].read), f"with --sites, a comma list: {SITES[name].help}", SITES[name].metavar)
+        name: SITES[name].replace(read=list_of(SITES[name].read), says=f"with --sites, a comma list: {SITES[name].says}", group="")
         for name in EXCHANGE_LISTS
     },
     **{name: ESTIMATE[name] for name in PASSED},

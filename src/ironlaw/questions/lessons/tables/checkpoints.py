@@ -16,7 +16,7 @@ from ironlaw.estimate.memory.total import Layers
 from ironlaw.estimate.near_counts import why_impossible
 from ironlaw.law import activations
 from ironlaw.question.assumptions import assume
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
 from ironlaw.terms import Term, leaf, scalar, total
 

@@ -15,7 +15,7 @@ from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.layer.updates import SHAPES, kept_on_rank
 from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.law import states
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf, scalar, total
 

@@ -19,7 +19,7 @@ from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import operator_of
 from ironlaw.estimate.near_counts import why_impossible
 from ironlaw.precision import Precision
-from ironlaw.question.options import read_options
+from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.terms import Term, scalar
 
