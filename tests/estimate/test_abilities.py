@@ -114,6 +114,11 @@ def megatron_of_2021(p: Chosen) -> None:
     assert p["cp"] == 1 and p["layers"] % (p["pp"] * p["vpp"]) == 0 and not p["uneven"]
     assert p["vpp"] == 1 or p["pp"] > 2  # pipeline-model-parallel size should be greater than 2 with interleaved schedule
     assert p["zero"] <= 1 and p["overlap"] == []
+    assert not p["sp"] and p["recompute"] in ("none", "full")  # sequence parallelism and selective recomputation came in 2022
+
+
+def replicas_alone(p: Chosen) -> None:
+    assert p["zero"] == 0  # the distributed optimizer came with v3.0: https://github.com/NVIDIA/Megatron-LM/releases/tag/v3.0
 
 
 def internevo_checks(p: Chosen) -> None:
@@ -161,6 +166,7 @@ CHECKS: dict[str, tuple[Stack, ...]] = {
     "llm.c": (llm_c_stages,),
     "maxtext": (maxtext_pipelines,),
     "megatron": MEGATRON,
+    "megatron-2021": (megatron_of_2021, replicas_alone),
     "megatron-bridge": MEGATRON,
     "megatron-legacy": (megatron_of_2021,),
     "nemo": MEGATRON,
@@ -231,6 +237,7 @@ def test_chosen_plans_are_those_that_the_stack_documents(framework, question):
         ({"framework": "megatron", "pp": 4, "zero": 2}, "ZeRO 2 with a pipeline", "torchtitan-compile"),
         ({"framework": "megatron", "overlap": "param-gather"}, "overlap of param-gather without", "huggingface"),
         ({"framework": "llm.c", "cp": 2}, "context parallelism", "megatron"),
+        ({"framework": "megatron-legacy", "recompute": "selective"}, "recomputation selective", "megatron"),
         ({"framework": "maxtext"}, "accelerators of Google, not of NVIDIA", "xla-gpu"),
         ({"framework": "megatron", "on": "trainium-2"}, "not of AWS", "generic"),
         ({"framework": "megatron", "optimizer": "adam8bit"}, "optimizer adam8bit", "huggingface"),
@@ -252,6 +259,13 @@ def test_a_plan_that_is_given_whole_is_refused_too(ask):
     plan = ("--tp", 1, "--pp", 3, "--vpp", 2, "--zero", 1, "--micro-batch-size", 1, "--recompute", "none", "--global-batch-size", 48)
     status, _, err = ask("estimate", "llama-3-8b", "--on", "a100-sxm-80gb", "--gpus", 24, "--framework", "megatron-legacy", *plan)
     assert status == PlanError.exit_status and "unequal pipeline stages or chunks: 32 layers on pp 3, vpp 2" in err
+
+
+def test_a_stack_without_sequence_parallelism_has_it_neither_given_nor_by_default():
+    question = {"model": "llama-3-8b", "on": "a100-sxm-80gb", "gpus": 64, "framework": "megatron-legacy", "tp": 2}
+    assert not ironlaw.estimate(**question, sp=True).row(0)["rules"]["stack_can"]
+    plan = {"pp": 2, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "full"}
+    assert ironlaw.estimate(**question, **plan).row(0)["plan"]["sp"] is False
 
 
 def test_what_a_stack_lacks_is_false_in_the_column_of_a_batch():

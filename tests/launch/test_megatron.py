@@ -146,6 +146,7 @@ def test_names_may_have_underscores_and_no_dashes():
         ({"optimizer": "sgd", "sgd_momentum": 0}, "optimizer", "sgd"),
         ({"attention_backend": "unfused"}, "flash_attention", False),
         ({"use_legacy_models": True}, "framework", "megatron-legacy"),
+        ({"use_legacy_models": True, "recompute_granularity": "selective"}, "framework", "megatron"),  # the stack of 2021 has none
         ({"context_parallel_size": 2, "cp_comm_type": "a2a"}, "cp_method", "all-to-all"),
         ({"global_batch_size": None}, "global_batch_size", 32),
         ({"optimizer_cpu_offload": True}, "offload", "optimizer"),

@@ -192,6 +192,7 @@ CHECKS = (
     ),
     Check(("cp",), _runs_method, "context parallelism{by_method}", "--cp"),
     Check(("ep",), lambda can, _, plan: (plan.ep == 1.0) | can.ep, "expert parallelism", "--ep"),
+    Check(("tp", "sp"), lambda can, _, plan: (plan.tp == 1.0) | (plan.sp == 0.0) | can.sp, "sequence parallelism", "--sp on"),
     Check(
         ("tp", "sp"),
         lambda can, facts, plan: (plan.tp == 1.0) | (plan.sp > 0.0) | (not (can.sp_with_experts and facts.routed)),

@@ -119,7 +119,7 @@ def distinct_masks(task: Task, plan: Plan, choices: Choices) -> list[Any]:
 
 def usable_choices(task: Task, columns: dict[str, Any]) -> Choices:
     """The values of every choice that some row of ``columns`` can use; one value where none can."""
-    defaults = {"sp": 1.0} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
+    defaults = {"sp": float(task.job.framework.able.sp)} | {f"overlap_{name.replace('-', '_')}": 1.0 for name in task.job.framework.overlap}
     values = {name: task.space.of(name) or (defaults.get(name, 0.0),) for name in CHOICES}
     if task.space.of("recompute") is None:
         values["recompute"] = ("none",)

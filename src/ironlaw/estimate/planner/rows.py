@@ -112,7 +112,7 @@ def close_by_rule(job: Job, row: Row) -> Row:
         zero=1.0 if zero == 0 and (shard or 1.0) > 1.0 and row.zero is None else zero,
         dp_replicate=replicate,
         dp_shard=shard,
-        sp=closed["tp"] > 1.0 if row.sp is None else row.sp,
+        sp=closed["tp"] > 1.0 and job.framework.able.sp if row.sp is None else row.sp,
         overlap=frozenset(job.framework.overlap) if row.overlap is None else row.overlap,
         offload=row.offload or frozenset(),
     )

@@ -65,7 +65,7 @@ def offered(space: Space, bound: Bound, job: Job, seldom: bool = False) -> Space
     for axis, holds in {
         "zero": lambda stage: stage in can.zero and f"zero {stage:g}" not in can.seldom,
         "recompute": lambda how: has(can.recompute, form_of(how)),
-        "sp": lambda on: on or not (can.sp_with_experts and bound.model.num_experts),
+        "sp": lambda on: can.sp if on else not (can.sp_with_experts and bound.model.num_experts),
         **{f"overlap_{n.replace('-', '_')}": _may_be(n in framework.overlap or _proposes(can, n)) for n in OVERLAPS},
         **{f"offload_{n}": _may_be(has(can.offload, n) and f"offload {n}" not in can.seldom) for n in OFFLOADS},
     }.items():

@@ -49,8 +49,8 @@ def options_from_arguments(arguments: Mapping[str, Any], *, gpus: int | None, on
         options["gpus"] = gpus
         if gpus % (tp * pp * cp):
             raise QuestionError(f"gpus {gpus} is not a multiple of tp {tp} * pp {pp} * cp {cp}")
-    options["framework"] = "megatron-legacy" if a.has("use-legacy-models") else "megatron"
     options["sp"] = a.has("sequence-parallel") and tp > 1
+    options["framework"] = "megatron-legacy" if a.has("use-legacy-models") and not _came_in_2022(a) else "megatron"
     if tp > 1 and not options["sp"]:
         a.rule("no --sequence-parallel: sp is off, Megatron's default")
     options |= _batch(a, None if gpus is None else gpus // (tp * pp * cp))
@@ -305,6 +305,11 @@ def _optimizer(a: Arguments) -> dict[str, Any]:
     if name == "sgd":
         return {"optimizer": "momentum" if a.number("sgd-momentum", 0.9) > 0 else "sgd"}
     return {"optimizer": "adamw" if name == "adam" else "muon"}
+
+
+def _came_in_2022(a: Arguments) -> bool:
+    """True where a launch uses what the Megatron-LM of the legacy record did not have, although its model classes are the old ones."""
+    return a.has("sequence-parallel") or a.has("recompute-activations") or a.text("recompute-granularity") == "selective"
 
 
 def _attention(a: Arguments) -> dict[str, Any]:
