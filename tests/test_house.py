@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "files": {"errors"},
     "units": {"errors"},
     "terms": set(),
+    "formulas": set(),
     "catalog": {"files", "units", "errors"},
     "shown": {"errors"},
     "law": {"units", "frozen"},
@@ -36,13 +37,13 @@ MAY_IMPORT = {
     "cluster": {"catalog", "errors", "frozen"},
     "plan": {"frozen"},
     "estimate": {
-        "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "divisors", "units", "errors", "files",
-        "frozen",
+        "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "formulas", "divisors", "units", "errors",
+        "files", "frozen",
     },
     # a page prints what its room found
     "report": {
         "search", "questions", "measure", "validate", "shown", "question", "estimate", "precision", "job", "cluster",
-        "plan", "catalog", "terms",
+        "plan", "catalog", "terms", "formulas",
         "units", "errors", "files",
     },
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
@@ -100,7 +101,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 FLOORS = (
     "documents", "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "abilities", "support",
     "bind", "rules", "unequal_work", "update", "step", "timeline", "routing", "rates", "failures", "run", "planner", "cautions",
-    "evidence", "bands", "parameters", "layouts", "waterfall", "again", "many_lengths", "as_data", "columns", "citations",
+    "evidence", "bands", "parameters", "layouts", "waterfall", "term_data", "again", "many_lengths", "as_data", "columns", "citations",
     "saved", "answer", "sizing", "near_counts", "offers", "left_open", "smaller", "measured",
     "held", "table", "__init__",
 )  # fmt: skip

@@ -6,7 +6,8 @@
     python tools/same_answers.py compare before.json after.json
 
 The questions are every command that the documentation and the help texts show, and random ones from tools/same_answers.toml. Every number
-and every true or false of an answer's JSON counts, in the order of the document and not by its key. Exit status 1 where a number or an exit
+and every true or false of an answer's JSON counts, in the order of the document and not by its key; keys that no answer had before do not count.
+Exit status 1 where a number or an exit
 status differs. ``--allow FILE`` lists questions that may differ: one index, or one regular expression of their words, a line.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -290,9 +292,29 @@ def describe(before: list[str], after: list[str], paths: tuple[list[str], list[s
     return f"{differ} of {len(before)} (now {len(after)}); first {first[0]} before, {first[1]} after"
 
 
+def without_new_keys(
+    a: dict[str, Any], b: dict[str, Any], old: list[str], new: list[str]
+) -> tuple[tuple[list[str], list[str]], dict[str, Any]]:
+    """The paths of both answers, and the later answer without the numbers of keys that no answer had before."""
+    known = known_keys(tuple(old))
+    kept = [(number, new[at]) for number, at in zip(b["numbers"].split(), b["paths"], strict=True) if key_of(new[at]) in known]
+    return ([old[i] for i in a["paths"]], [path for _, path in kept]), {**b, "numbers": " ".join(number for number, _ in kept)}
+
+
+@functools.cache
+def known_keys(paths: tuple[str, ...]) -> frozenset[str]:
+    """The keys of all numbers of some answers."""
+    return frozenset(map(key_of, paths))
+
+
+def key_of(path: str) -> str:
+    """The words of a path without the places in lists; a node of a tree is the same key at every depth."""
+    return re.sub(r"(\.parts)+", ".parts", re.sub(r"\[\d+\]", "", path))
+
+
 def differences(a: dict[str, Any], b: dict[str, Any], old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
     """(kind, description) of all that differs between two answers of one question."""
-    paths = ([old[i] for i in a["paths"]], [new[i] for i in b["paths"]])
+    paths, b = without_new_keys(a, b, old, new)
     if a["status"] != b["status"]:
         yield "exit status", f"{a['status']} before, {b['status']} after"
     if a["numbers"] != b["numbers"]:

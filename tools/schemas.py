@@ -2,7 +2,8 @@
 
 ``python tools/schemas.py`` asks every command that the documentation and the help texts show, and random questions of every verb, and
 writes a schema that holds all answers; tables and columns that no answer has come from the code of the verb. ``--only VERB`` writes one.
-``--words`` asks nothing: it gives keys of estimate, plan and diagnose that have no description the words of ``tools/schemas.toml``.
+``--words`` asks nothing: it writes the definitions and keys that all schemas share, and gives keys of estimate, plan and diagnose that have
+no description the words of ``tools/schemas.toml``.
 ``--check COUNT`` writes nothing: it asks other random questions, names every answer that breaks its schema, and exits with 1 if there is one.
 
 Descriptions of keys are the titles of columns, and else the lines of ``tools/schemas.toml``.
@@ -28,6 +29,7 @@ from ironlaw.cli.main import VERBS
 from ironlaw.estimate.as_data import SCHEMA_VERSION
 from ironlaw.questions.answer import si_unit
 from ironlaw.report import answer as report
+from ironlaw.terms import BOUNDS, MEMORY_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = ROOT / "src" / "ironlaw" / "schemas"
@@ -43,16 +45,47 @@ DEFS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "label; see ironlaw VERB --explain"},
+            "path": {"type": "string", "description": "labels from the root down, joined by /; --explain takes it"},
             "value": {"type": ["number", "null"], "description": "in `unit`; null where it is not finite"},
             "unit": {"type": "string", "description": "SI unit"},
+            "total": {"type": ["number", "null"], "description": "what it adds to its root: its value times `times` of all nodes above it"},
+            "kind": {"enum": [*BOUNDS, *MEMORY_KINDS, None], "description": "roof of a time, or kind of memory; null where it mixes several"},
+            "kinds": {"type": "object", "additionalProperties": NUMBER, "description": "total by kind, where it mixes several"},
             "law": {"type": ["string", "null"], "description": "function of the formula, on the page of laws; null for a sum"},
+            "branch": {"type": "string", "description": "the branch of the outermost maximum or minimum of its formula that won"},
             "times": {"type": ["number", "null"], "description": "how many times the parts count; absent: once"},
             "formula": {"type": "string", "description": "with --explain: the formula of the law"},
+            "branches": {"type": "object", "additionalProperties": NUMBER, "description": "with --explain: the values of the branches"},
             "inputs": {"type": "object", "description": "with --explain: inputs of the law, values in SI with their source", "additionalProperties": {
-                "type": "object", "properties": {"value": {}, "unit": TEXT, "text": TEXT, "source": {"type": ["string", "null"]}}}},
+                "type": "object",
+                "properties": {
+                    "value": {}, "unit": TEXT, "text": TEXT, "source": {"type": ["string", "null"]},
+                    "origin": {"enum": ["record", "term", "plan", "computed"], "description": "what gave it"},
+                    "from": {"type": "string", "description": "path of the term, or the column of the plan"}},
+                "required": ["value", "unit", "origin"],
+                "additionalProperties": False}},
             "parts": {"type": "array", "items": {"$ref": "#/$defs/term"}},
         },
-        "required": ["name", "value", "unit", "law", "parts"],
+        "required": ["name", "path", "value", "unit", "total", "law", "parts"],
+        "additionalProperties": False,
+    },
+    "law": {
+        "description": "one law of the terms",
+        "type": "object",
+        "properties": {
+            "says": {"type": "string", "description": "what it gives, in words"},
+            "formula": TEXT,
+            "where": {"type": "string", "description": "what the law adds to its formula in words"},
+            "tokens": {"description": "the formula in pieces: their kind and text; a product written side by side has its *", "type": "array", "items": {
+                "type": "array", "prefixItems": [{"enum": ["number", "input", "step", "symbol", "function", "sign", "text"]}, TEXT],
+                "minItems": 2, "maxItems": 2}},
+            "steps": {"type": "object", "additionalProperties": TEXT, "description": "formulas of quantities that are no input"},
+            "symbols": {"type": "object", "additionalProperties": TEXT, "description": "inputs that letters of the formula stand for"},
+            "inputs": {"type": "object", "additionalProperties": {
+                "type": "object", "properties": {"unit": TEXT, "text": TEXT}, "required": ["unit", "text"], "additionalProperties": False}},
+            "docs": {"type": ["string", "null"], "description": "page and anchor that describe it"},
+        },
+        "required": ["says", "formula", "where", "tokens", "steps", "symbols", "inputs", "docs"],
         "additionalProperties": False,
     },
     "source": {
@@ -85,6 +118,8 @@ FIXED: dict[str, dict[str, Any]] = {  # keys that every answer begins with, and 
     "catalog_hash": {"type": ["string", "null"], "description": "digest of the catalogue's files; null: it was not read"},
     "assumptions": {"type": "array", "items": {"$ref": "#/$defs/assumption"}, "description": "what was left open, and what was taken"},
     "warnings": {"type": "array", "items": TEXT, "description": "what the user should know"},
+    "laws": {"type": "object", "additionalProperties": {"$ref": "#/$defs/law"}, "description": "with --explain: the laws of the terms, by name"},
+    "explained": {"type": "array", "items": {"$ref": "#/$defs/term"}, "description": "with --explain TERM: the terms of the path or name"},
     "sources": {"type": "object", "additionalProperties": {"$ref": "#/$defs/source"}, "description": "sources of records and terms, by key"},
     "citations": {"type": "array", "items": {"$ref": "#/$defs/citation"}, "description": "with --cite: the sources that the answer used"},
 }  # fmt: skip
@@ -310,9 +345,7 @@ def schema(verb: str, shape: Shape, captured: list[Any], rows: bool) -> dict[str
     properties |= {**FIXED, **(OF_QUESTIONS if of_questions else {})}
     required = [*COMMON, *((*OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(verb, ())]
     answer: dict[str, Any] = {"type": "object", "properties": dict(sorted(properties.items())), "additionalProperties": False}
-    answer["anyOf"] = [{"required": required}, {"required": ["error"]}] if rows else [{"required": required}]
-    if not rows:
-        answer = {**{k: v for k, v in answer.items() if k != "anyOf"}, "required": required}
+    answer |= required_keys(verb, required, rows)
     whole = (
         {"anyOf": [{"$ref": "#/$defs/answer"}, {"type": "array", "items": {"$ref": "#/$defs/answer"}}]}
         if rows
@@ -326,6 +359,26 @@ def schema(verb: str, shape: Shape, captured: list[Any], rows: bool) -> dict[str
         **whole,
         "$defs": {**DEFS, "answer": answer},
     }
+
+
+def required_keys(verb: str, required: list[str], rows: bool) -> dict[str, Any]:
+    """What an answer must have: its keys, or those of one explained term, or of a row with an error."""
+    forms = [required, *([[*COMMON, "explained"]] if verb == "estimate" else []), *([["error"]] if rows else [])]
+    return {"anyOf": [{"required": form} for form in forms]} if len(forms) > 1 else {"required": required}
+
+
+def write_shared(path: Path) -> None:
+    """Write the parts of a schema again that no answer is needed for: shared definitions, keys of every answer, what it must have."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    answer = found["$defs"]["answer"]
+    of_questions = VERBS[path.stem][0].startswith("questions.")
+    answer["properties"] = dict(sorted({**answer["properties"], **FIXED, **(OF_QUESTIONS if of_questions else {})}.items()))
+    required = [*COMMON, *((*OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(path.stem, ())]
+    rows = {"required": ["error"]} in answer.pop("anyOf", [])
+    answer.pop("required", None)
+    answer |= required_keys(path.stem, required, rows)
+    found["$defs"] = {**DEFS, "answer": answer}
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def validators() -> dict[str, Any]:
@@ -366,8 +419,9 @@ def describe_again(schema: dict[str, Any], path: tuple[str, ...]) -> None:
 
 
 def write_words(only: str) -> None:
-    """Describe the keys of the schemas that are there."""
+    """Describe the keys of the schemas that are there, and write their shared parts again."""
     for path in sorted(SCHEMAS.glob(f"{only or '*'}.json")):
+        write_shared(path)
         if VERBS[path.stem][0].startswith("questions."):
             continue  # the titles of columns count before these words, and are not in the file
         found = json.loads(path.read_text(encoding="utf-8"))

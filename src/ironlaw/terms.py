@@ -9,7 +9,8 @@ that law read, and its parts. Two kinds exist, each with one constructor:
 
 ``name`` is the label that people read; code finds a node by its ``key``, which is the label where none is given.
 ``bound`` says which roof a leaf's time belongs to: one of ``BOUNDS``, a column of indices into it, or a function that returns this
-column, which is called when the bound is read: a search compares millions of times and reads the bounds of a few.
+column, which is called when the bound is read: a search compares millions of times and reads the bounds of a few. In a tree of memory
+it is one of ``MEMORY_KINDS``, and that of all below the node.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 ONCE = 1.0  # the ``times`` of a node that does not repeat its parts
 BOUNDS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
+MEMORY_KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "slack")
 
 
 class Term:
@@ -73,6 +75,11 @@ class Term:
     def repeated(self, times: Any) -> Term:
         """The same term ``times`` over."""
         return Term(self.name, self.value * times, self.unit, self.law, self.inputs, self.parts, self.times * times, self._bound, self.key)
+
+    def of_kind(self, kind: str) -> Term:
+        """The same term, whose bytes are of a kind of memory, with all below it."""
+        self._bound = kind
+        return self
 
     def walk(self) -> Iterator[Term]:
         """This node and all below it, parents first."""

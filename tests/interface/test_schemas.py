@@ -131,5 +131,5 @@ def test_shapes_become_closed_objects_maps_and_terms():
     assert made["properties"]["b"]["items"]["properties"]["c"]["type"] == ["null", "string"]
     assert set(made["properties"]["by_name"]["additionalProperties"]["properties"]) == {"x", "y"}
     shape = tool.Shape()
-    shape.add({"name": "n", "value": 1, "unit": "s", "law": None, "parts": []})
+    shape.add({"name": "n", "path": "n", "value": 1, "unit": "s", "total": 1, "law": None, "parts": []})
     assert tool.schema_of(shape, (), {}, 0) == {"$ref": "#/$defs/term"}

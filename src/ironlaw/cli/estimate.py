@@ -150,7 +150,7 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
 
         text = explained(estimate, form.explain)  # in JSON too: it refuses a term that the answer does not have
     if form.name == "json":
-        data = estimate.to_dict(form.explain is not None)
+        data = _json_data(estimate, form)
         if held:
             from ironlaw.estimate.held import held_data
 
@@ -168,6 +168,15 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
         return max(row_status(estimate, i) for i in range(estimate.rows))
     print_text(text + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
+
+
+def _json_data(estimate: Estimate, form: Form) -> Any:
+    """The answer as plain data; with ``--explain TERM`` what was asked for alone."""
+    from ironlaw.report.explanation import explained_data, names_term
+
+    if estimate.rows == 1 and names_term(form.explain):
+        return explained_data(estimate, form.explain)
+    return estimate.to_dict(form.explain is not None)
 
 
 def _page(

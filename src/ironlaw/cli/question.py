@@ -28,6 +28,7 @@ def question_command(
         from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
         from ironlaw.report.brief import brief_page
+        from ironlaw.report.explanation import names_term
 
         form = read_form(how, as_json, explain, short, cite)
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
@@ -38,7 +39,9 @@ def question_command(
         if form.name == "json":
             if explain is not None:
                 report.answer_explained(answer, explain)  # refuses a term that the answer does not have
-            text = json_text(report.answer_data(answer, explain is not None))
+            text = json_text(
+                report.explained_data(answer, explain) if names_term(explain) else report.answer_data(answer, explain is not None)
+            )
         elif explain is not None:
             text = report.answer_explained(answer, explain)
         elif form.name == "table":

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from ironlaw.estimate.memory.paging import MOVED
 from ironlaw.estimate.memory.start import MOMENTS, moment_of
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
 from ironlaw.estimate.slices import slice_of, wraps, written
+from ironlaw.estimate.term_data import Origins, laws_of, number, sources_data, term_data, term_sources
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS
-from ironlaw.terms import Term, plain
+from ironlaw.terms import Term
 
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Calibration, Node
@@ -30,13 +30,6 @@ _PLAN_INTEGERS = (
     "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
     "seq_len", "num_microbatches",
 )  # fmt: skip
-
-
-def number(value: Any, at: int = 0) -> Any:
-    """The number that a column has in one row; None where it is not finite."""
-    array = np.ravel(plain(value))
-    item = array[at if array.size > 1 else 0].item()
-    return item if not isinstance(item, float) or math.isfinite(item) else None
 
 
 def common_keys(
@@ -73,6 +66,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     from ironlaw.estimate.support import ceiling_data, support_data
 
     group, at = estimate.place_of(index)
+    origins = origins_of(group) if explain else None
     routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     return {
@@ -80,7 +74,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "step": {
             "seconds": step,
             "band": step_band(group, at, step),
-            "tree": term_data(group.step.tree, at, explain),
+            "tree": term_data(group.step.tree, at, explain, origins),
             "stage": stage_name(group, at),
         },
         "error_band": None if step is None else band_data(group, at),
@@ -89,7 +83,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "ceiling": None if step is None else ceiling_data(group, at),
         **({"published_layouts": layouts} if (layouts := published_layouts(group, at)) else {}),
         **faster_data(group, at),
-        "memory": memory_data(group, at, explain),
+        "memory": memory_data(group, at, explain, origins),
         "throughput": throughput_data(group, at, step is None),
         **documents_data(group, at),
         "mfu_waterfall": None if step is None else waterfall_data(group, at),
@@ -101,6 +95,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "plan": plan_data(group, at),
         "not_searched": list(unsearched_data(group, at)),
         "placement": placement_data(group, at),
+        **({"laws": laws_of(trees_of(group))} if explain else {}),
         "sources": sources(group),
         "asked": asked_data(group, at),
         "records": records_data(group),
@@ -363,12 +358,12 @@ def _name_stage(group: Group, names: tuple[str, ...], which: Any, at: int) -> st
     return None if index is None else names[int(index)]
 
 
-def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
+def memory_data(group: Group, at: int, explain: bool = False, origins: Origins | None = None) -> dict[str, Any]:
     """The memory of the fullest stage."""
     from ironlaw.estimate.bands import memory_band
 
     needed, likely = group.memory, group.likely
-    host = host_data(group, at, explain)
+    host = host_data(group, at, explain, origins)
     return {
         "allocated": number(needed.allocated, at),
         "reserved": number(needed.reserved, at),
@@ -383,7 +378,7 @@ def memory_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "stage": _name_stage(group, needed.stage_names, needed.which, at),
         "moment": MOMENTS[int(number(moment_of(needed.tree), at) or 0)],
         "band": memory_band(group, number(needed.device, at)),
-        "tree": term_data(needed.tree, at, explain),
+        "tree": term_data(needed.tree, at, explain, origins),
         **({} if host is None else {"host": host}),
     }
 
@@ -393,7 +388,7 @@ def keeps_margin(group: Group, at: int) -> bool:
     return bool(number(group.memory.fits, at)) and number(group.memory.device, at) <= (1.0 - group.margin) * group.memory.capacity
 
 
-def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | None:
+def host_data(group: Group, at: int, explain: bool = False, origins: Origins | None = None) -> dict[str, Any] | None:
     """Host memory per accelerator, where something is offloaded; its capacity is None where the node record has none."""
     needed = group.memory
     if not needed.hosts:
@@ -402,7 +397,7 @@ def host_data(group: Group, at: int, explain: bool = False) -> dict[str, Any] | 
     return {
         "held": number(needed.host, at),
         "capacity_bytes": room if np.isfinite(room) else None,
-        "tree": term_data(needed.host_tree, at, explain),
+        "tree": term_data(needed.host_tree, at, explain, origins),
     }
 
 
@@ -517,37 +512,6 @@ def layers_by_stage(job: Job, plan: Plan, at: int) -> list[int]:
     return [int(s.layers[0]) for _, s in classes for _ in range(int(s.count[0]))]
 
 
-def term_data(term: Term, at: int, explain: bool = False) -> dict[str, Any]:
-    """A Term tree as nested plain data; ``times`` only where a node repeats its parts."""
-    data: dict[str, Any] = {"name": term.name, "value": number(term.value, at), "unit": term.unit, "law": law_name(term)}
-    times = number(term.times, at)
-    if times != 1.0:
-        data["times"] = times
-    if explain and term.law is not None:
-        data["formula"] = formula(term)
-        data["inputs"] = {name: _input_data(item, at) for name, item in term.inputs.items()}
-    data["parts"] = [term_data(part, at, explain) for part in term.parts]
-    return data
-
-
-def formula(term: Term) -> str:
-    """The formula of a leaf's law: the first text between double backticks in its docstring."""
-    doc = (term.law.__doc__ or "") if term.law else ""
-    start = doc.find("``")
-    return " ".join(doc[start + 2 : doc.find("``", start + 2)].split()) if start >= 0 else doc.strip().split("\n")[0]
-
-
-def _input_data(item: Any, at: int) -> dict[str, Any]:
-    if isinstance(item, Sourced):
-        return {"value": number(item.value, at), "unit": item.unit, "text": item.text, "source": item.source.key if item.source else None}
-    return {"value": number(item, at)}
-
-
-def law_name(term: Term) -> str | None:
-    """The module and name of the law of a leaf."""
-    return f"{term.law.__module__}.{term.law.__qualname__}" if term.law else None
-
-
 def sources(group: Group) -> dict[str, dict[str, str]]:
     """Every source of the answer, by key."""
     job, cluster = group.job, group.cluster
@@ -555,6 +519,11 @@ def sources(group: Group) -> dict[str, dict[str, str]]:
     values = (value for record in records for value in vars(record).values())
     of_records = (v.source if isinstance(v, Sourced) else v if isinstance(v, Source) else None for v in values)
     return sources_data([*of_records, job.model.source, *term_sources(trees_of(group))])
+
+
+def origins_of(group: Group) -> Origins:
+    """Where the inputs of the laws of an estimate come from."""
+    return Origins.of(trees_of(group), group.plan)
 
 
 def trees_of(group: Group) -> list[Term]:
@@ -565,18 +534,3 @@ def trees_of(group: Group) -> list[Term]:
     if group.likely is not None:
         trees.append(group.likely)
     return trees if group.run is None else [*trees, *group.run.trees()]
-
-
-def term_sources(terms: Iterable[Term]) -> Iterator[Source | None]:
-    """The sources of all inputs of some terms."""
-    for term in terms:
-        for node in term.walk():
-            for item in node.inputs.values():
-                if isinstance(item, Sourced):
-                    yield item.source
-
-
-def sources_data(sources: Iterable[Source | None]) -> dict[str, dict[str, str]]:
-    """Sources that have an address, by key."""
-    data = {s.key: {"title": s.title, "url": s.url, "read": s.read, "grade": s.grade} for s in sources if s is not None and s.url}
-    return dict(sorted(data.items()))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.estimate.as_data import bound_data, number, plan_data, run_data
+from ironlaw.estimate.as_data import bound_data, plan_data, run_data
 from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.term_data import number
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate

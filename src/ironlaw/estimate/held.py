@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option, asked_data
 from ironlaw.estimate.answer import Estimate, Group, answer
-from ironlaw.estimate.as_data import number
 from ironlaw.estimate.bands import gain_slope, likely_ratio
 from ironlaw.estimate.bind.batch import is_fine_tuning
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.saved import Saved, read_answer
+from ironlaw.estimate.term_data import number
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
 from ironlaw.question.read import read_options

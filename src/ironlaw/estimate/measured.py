@@ -14,9 +14,10 @@ from ironlaw import units
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, estimate
-from ironlaw.estimate.as_data import number, waterfall_data
+from ironlaw.estimate.as_data import waterfall_data
 from ironlaw.estimate.bands import step_band
 from ironlaw.estimate.rates import utilisation
+from ironlaw.estimate.term_data import number
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.frozen import Frozen
 from ironlaw.law import flops

@@ -14,9 +14,9 @@ from ironlaw import units
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate, answer_asked, evaluate_plans
-from ironlaw.estimate.as_data import number
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.possible import may_have_plan
+from ironlaw.estimate.term_data import number
 from ironlaw.job import Job
 from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS, WEIGHTS_DTYPES

@@ -281,7 +281,10 @@ def two_tier(
     outer_latency,
     outer_factor,
 ):
-    """A collective inside domains and across them: ``max(measured(inner), measured(outer, size / inner_ranks))``.
+    """A collective inside domains and across them: ``max(inner, outer)``.
+
+    ``inner`` is ``measured(inner_ranks, size, factor, inner_rate, inner_fraction, inner_half_size, inner_latency)``, and
+    ``outer`` is ``measured(outer_ranks, size / inner_ranks, outer_factor, outer_rate, outer_fraction, outer_half_size, outer_latency)``.
 
     NCCL's rings run through every rank once: each accelerator's own link carries the whole traffic, and each of the
     ``inner_ranks`` NIC rails of a domain its share. Both stages run at once, the slower one sets the time. ``factor`` is

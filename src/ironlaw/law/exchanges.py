@@ -21,10 +21,12 @@ def two_tier_all_to_all(
     outer_half_size,
     outer_latency,
 ):
-    """Each rank hands an equal part of ``size`` to every other: ``max(measured(inner share), measured(outer share))``.
+    """Each rank hands an equal part of its bytes to every other: ``max(inner, outer)``.
 
-    Of a rank's bytes, ``(inner_ranks - 1) / n`` stay in its domain and ``(n - inner_ranks) / n`` leave it by its own NICs,
-    with ``n = inner_ranks outer_ranks``; both go at once.
+    Of a rank's bytes a part stays in its domain and another leaves it by its own NICs: ``stays = (inner_ranks - 1) / n`` and
+    ``leaves = (n - inner_ranks) / n``, with ``n = inner_ranks outer_ranks``. Both go at once:
+    ``inner = measured(inner_ranks, size, stays, inner_rate, inner_fraction, inner_half_size, inner_latency)``,
+    ``outer = measured(outer_ranks, size, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)``.
 
     Parameters
         inner_ranks [1]: ranks of the group in one scale-up domain, >= 1
@@ -68,12 +70,14 @@ def two_tier_forwarded(
     distinct,
     distinct_ranks,
 ):
-    """Rows sent once to a domain and once to a rank in it: ``max(measured(distinct_ranks inner share), measured(distinct outer share))``.
+    """Rows sent once to a domain and once to a rank in it: ``max(inner, outer)``.
 
     A row leaves once for each domain it must reach, to the rank there that stands where its sender does; that rank hands it on, once
     to each other rank that needs it. Every rank hands on as much as it starts: inside a domain ``(inner_ranks - 1) / inner_ranks`` of
     all rows that reach different ranks, wherever they come from. A combine goes the same ways back, summed on them. Both tiers
-    work at once.
+    work at once: ``inside = (inner_ranks - 1) / inner_ranks``, ``leaves = (outer_ranks - 1) / outer_ranks``,
+    ``inner = measured(inner_ranks, size distinct_ranks, inside, inner_rate, inner_fraction, inner_half_size, inner_latency)``,
+    ``outer = measured(outer_ranks, size distinct, leaves, outer_rate, outer_fraction, outer_half_size, outer_latency)``.
 
     Parameters
         inner_ranks [1]: ranks of the group in one scale-up domain, >= 1

@@ -107,6 +107,8 @@ def scale_loss(time, domains, loss):
 def exposed_after_overlap(compute, communication, slowdown):
     """Time that overlapped communication adds to compute: ``overlapped(compute, communication, slowdown) - compute``.
 
+    ``overlapped`` is ``max(compute + slowdown min(compute, communication), communication)``.
+
     Parameters
         compute [s]: time of the compute alone, >= 0
         communication [s]: time of the communication alone, >= 0

@@ -13,10 +13,12 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import UnknownNameError, UnsupportedError
-from ironlaw.estimate.as_data import common_keys, sources_data, term_data, term_sources
+from ironlaw.estimate.as_data import common_keys
+from ironlaw.estimate.term_data import Origins, labels, laws_of, sources_data, term_data, term_sources, times_above, walk_paths
 from ironlaw.questions.answer import Answer, Column, Table, heading
 from ironlaw.report.explanation import LISTED, NAMES, node_lines
 from ironlaw.report.terminal import Ink, short
+from ironlaw.terms import Term
 
 WIDEST = 160  # columns of a line of a table
 NARROWEST = 24  # columns of a text that goes on over several lines
@@ -24,16 +26,38 @@ NARROWEST = 24  # columns of a text that goes on over several lines
 
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
     """The answer as plain data with the keys that every answer has; each table has its own name as key."""
+    origins = Origins.of(answer.terms) if explain else None
+    return {
+        **_head_data(answer),
+        **{name: json_value(value) for name, value in answer.values.items()},
+        **{table.name: [{key: json_value(value) for key, value in row.items()} for row in table.rows] for table in answer.tables},
+        "terms": {term.name.replace(" ", "_"): term_data(term, 0, explain, origins) for term in answer.terms},
+        **({"laws": laws_of(answer.terms)} if explain else {}),
+        "sources": sources_data(term_sources(answer.terms)),
+    }
+
+
+def _head_data(answer: Answer) -> dict[str, Any]:
+    """The keys that every answer begins with, what it says, and what was asked."""
     return {
         **common_keys(answer.assumptions, answer.warnings, answer.folders),
         "title": answer.title,
         "headline": list(answer.headline),
         "feasible": answer.feasible,
         "asked": {"verb": answer.verb, "given": {name: json_value(_as_given(value)) for name, value in answer.given.items()}},
-        **{name: json_value(value) for name, value in answer.values.items()},
-        **{table.name: [{key: json_value(value) for key, value in row.items()} for row in table.rows] for table in answer.tables},
-        "terms": {term.name.replace(" ", "_"): term_data(term, 0, explain) for term in answer.terms},
-        "sources": sources_data(term_sources(answer.terms)),
+    }
+
+
+def explained_data(answer: Answer, term: str) -> dict[str, Any]:
+    """What ``answer_explained`` prints of a name or a path as plain data: the terms with their paths, laws and sources, and no table."""
+    found, origins = _found(answer, term), Origins.of(answer.terms)
+    trees = [tree for tree, _ in found]
+    return {
+        **_head_data(answer),
+        "terms": {},
+        "explained": [term_data(tree, 0, True, origins, path, times_above(answer.terms, path, 0)) for tree, path in found],
+        "laws": laws_of(trees),
+        "sources": sources_data(term_sources(trees)),
     }
 
 
@@ -195,13 +219,24 @@ def _notes(answer: Answer, ink: Ink) -> Iterator[str]:
 
 def answer_explained(answer: Answer, term: str = "") -> str:
     """The terms of the answer, or those called ``term``, with formula, inputs and sources."""
+    if term.lower() == NAMES:
+        return "\n".join(_names(answer))
+    return "\n\n".join("\n".join(node_lines(tree, 0)) for tree, _ in _found(answer, term))
+
+
+def _names(answer: Answer) -> list[str]:
+    """The names of all terms of an answer."""
+    return list(dict.fromkeys(node.name for tree in answer.terms for node in tree.walk()))
+
+
+def _found(answer: Answer, term: str) -> list[tuple[Term, str]]:
+    """The term at a path, or else the last of a name, with its path; all roots where none is named."""
     folded = term.lower().replace("_", " ")
-    everything = {node.name: node for tree in answer.terms for node in tree.walk()}
-    trees = list(answer.terms)
-    if folded == NAMES:
-        return "\n".join(everything)
-    if folded and folded != "all":
-        trees = [node for name, node in everything.items() if name.lower() == folded]
-        if not trees:
-            raise UnknownNameError("term", term, everything, more=LISTED)
-    return "\n\n".join("\n".join(node_lines(tree, 0)) for tree in trees)
+    if not folded or folded == "all":
+        return [(tree, label) for tree, label in labels(answer.terms)]
+    nodes = [(node, path) for tree in answer.terms for node, path in walk_paths(tree)]
+    found = [(node, path) for node, path in nodes if "/" in term and path.lower() == folded]
+    named = {node.name: (node, path) for node, path in nodes if node.name.lower() == folded}
+    if not found and not named:
+        raise UnknownNameError("term", term, _names(answer), more=LISTED)
+    return found[:1] or list(named.values())

@@ -16,7 +16,6 @@ from ironlaw.estimate.as_data import (
     faster_data,
     host_data,
     memory_data,
-    number,
     placement_data,
     plan_data,
     published_layouts,
@@ -39,6 +38,7 @@ from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.routing import routing_data
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.support import support_data
+from ironlaw.estimate.term_data import number
 from ironlaw.estimate.waterfall import LOSSES
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY

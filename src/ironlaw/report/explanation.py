@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
-from ironlaw.estimate.as_data import formula, law_name, number, trees_of, waterfall_data
+from ironlaw.estimate.as_data import origins_of, row_data, trees_of, waterfall_data
 from ironlaw.estimate.bands import band_data, nearest_runs
 from ironlaw.estimate.layer.counts import active_parameters, matmul_parameters, parameters_at_tokens, total_parameters
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.rates import flop_by_part
+from ironlaw.estimate.term_data import labels, law_name, laws_of, number, sources_data, term_data, term_sources, times_above, walk_paths
 from ironlaw.estimate.waterfall import LOSSES, MEANING
+from ironlaw.formulas import formula_text
 from ironlaw.report.nearest import band_table
 from ironlaw.terms import Term
 
@@ -24,25 +26,75 @@ if TYPE_CHECKING:
 NAMES = "list"  # in place of a term: the names of all terms
 LISTED = f"--explain {NAMES} prints all"
 
+
+def names_term(explain: str | None) -> TypeGuard[str]:
+    """True where ``--explain`` names a term, and not all of them or the list of their names."""
+    return explain not in (None, "all", NAMES)
+
+
 ALSO = {"mfu": "6nd", "6n": "6nd", "6 n d": "6nd", "flop per token": "6nd", "model flop per token": "6nd"}  # names that show it too
 
 
 def explain(estimate: Estimate, term: str = "", index: int = 0) -> str:
     """The terms of one row that are called ``term``, and everything below them; every term where none is named."""
-    group, at = estimate.place_of(index)
-    trees, tables = trees_of(group), _tables_of(group, at)
+    _, at = estimate.place_of(index)
     if term == NAMES:
         return "\n".join(term_names(estimate, index))
-    if term and term != "all":
-        folded = term.lower().replace("_", " ").replace("-", " ")
-        trees = [t for tree in trees for t in _terms_named(tree, folded, at)]
-        if not trees and folded not in tables and ALSO.get(folded) not in tables:
-            raise UnknownNameError("term", term, term_names(estimate, index), more=LISTED)
-        tables = {name: table for name, table in tables.items() if name in (folded, ALSO.get(folded))}
+    found, tables = _found(estimate, term, index)
+    trees = [tree for tree, _ in found]
     lines = [line for table in tables.values() for line in (*table, "")]
     for tree in trees:
         lines += [*node_lines(tree, at, 0), ""]
     return "\n".join(lines).rstrip()
+
+
+def explained_data(estimate: Estimate, term: str, index: int = 0) -> dict[str, Any]:
+    """What ``explain`` prints of a name or a path as plain data: the terms with their paths, laws and sources; tables by their keys."""
+    group, at = estimate.place_of(index)
+    found, tables = _found(estimate, term, index)
+    found += _flop_terms(group) if "6nd" in tables else []
+    origins, trees = origins_of(group), [tree for tree, _ in found]
+    whole = row_data(estimate, index)
+    return {
+        **{key: whole[key] for key in COMMON},
+        **{key: whole[key] for table in tables for key in KEYS_OF.get(table, ())},
+        "explained": [term_data(tree, at, True, origins, path, times_above(trees_of(group), path, at)) for tree, path in found],
+        "laws": laws_of(trees),
+        "sources": sources_data(term_sources(trees)),
+        "asked": whole["asked"],
+    }
+
+
+COMMON = ("schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings")
+# keys of the answer with what a table of the text shows
+KEYS_OF = {
+    "parameters": ("parameters",),
+    "mfu": ("mfu_waterfall", "throughput"),
+    "6nd": ("throughput",),
+    "error band": ("error_band", "nearest_runs"),
+}
+
+
+def _flop_terms(group: Group) -> list[tuple[Term, str]]:
+    """The terms of the model FLOP of a token, with their paths."""
+    return [(term, f"6nd/{term.name}") for term in flop_by_part(group.job, group.plan).values()]
+
+
+def _found(estimate: Estimate, term: str, index: int) -> tuple[list[tuple[Term, str]], dict[str, Iterator[str]]]:
+    """The terms of a row at a path, or else those of a name, with their paths; and the tables of the name. All where none is named."""
+    group, at = estimate.place_of(index)
+    trees, tables = trees_of(group), _tables_of(group, at)
+    if not term or term == "all":
+        return [(tree, label) for tree, label in labels(trees)], tables
+    folded = term.lower().replace("_", " ").replace("-", " ")
+    nodes = [(node, path) for tree in trees for node, path in walk_paths(tree)] + _flop_terms(group)
+    found = [(node, path) for node, path in nodes if path.lower().replace("-", " ") == folded] if "/" in term else []
+    if not found:
+        named = {id(node) for tree in trees for node in _terms_named(tree, folded, at)}
+        found = [(node, path) for node, path in nodes if id(node) in named]
+    if not found and folded not in tables and ALSO.get(folded) not in tables:
+        raise UnknownNameError("term", term, term_names(estimate, index), more=LISTED)
+    return found, {name: table for name, table in tables.items() if name in (folded, ALSO.get(folded))}
 
 
 def term_names(estimate: Estimate, index: int = 0) -> list[str]:
@@ -155,7 +207,7 @@ def node_lines(term: Term, at: int, depth: int = 0) -> Iterator[str]:
     if times == 0.0 and depth:
         return
     if term.law is not None:
-        yield f"{pad}    = {formula(term)}   [{law_name(term)}]"
+        yield f"{pad}    = {formula_text(term.law)}   [{law_name(term)}]"
         for name, item in term.inputs.items():
             yield f"{pad}    {name} = {_input(item, at)}"
     for part in term.parts:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.estimate.as_data import number, warnings
+from ironlaw.estimate.as_data import warnings
 from ironlaw.estimate.columns import estimate_row
+from ironlaw.estimate.term_data import number
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.report import estimate as pages
 from ironlaw.report.terminal import Ink

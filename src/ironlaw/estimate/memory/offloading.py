@@ -70,15 +70,16 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
             name,
             states.state,
             "B",
+            kind,
             times=plan.offload_optimizer * job.offload_fraction * times,
             parameters=optimizer_parameters(job, plan, stage),
             bytes_per_parameter=size,
             shards=1.0,
         )
-        for name, size, times in (
-            ("master weights", master_bytes(job), in_memory),
-            ("optimizer states", state_bytes, in_memory),
-            ("gradients", gradient_bytes(job), 1.0),
+        for name, kind, size, times in (
+            ("master weights", "optimizer", master_bytes(job), in_memory),
+            ("optimizer states", "optimizer", state_bytes, in_memory),
+            ("gradients", "gradients", gradient_bytes(job), 1.0),
         )
     ]
     if np.any(plan.offload_parameters > 0):
@@ -91,7 +92,7 @@ def host_memory(job: Job, plan: Plan, stage: Stage, layers: Mapping[Kind, list[T
     one = hidden_state("checkpoints", job, plan, Shapes.of(job, plan), handed_over(job.model)).value
     checkpoints = one * checkpoints_of(job, plan, stage) * checkpoint_width(job, plan)
     held = (saved * (1.0 - plan.recompute_layers) + checkpoints) * in_flight
-    activations = leaf("activations", share_of, "B", size=held, fraction=offloaded)
+    activations = leaf("activations", share_of, "B", "activations", size=held, fraction=offloaded)
     return total("held in the host for one accelerator", [*states_and_gradients, activations])
 
 
@@ -101,7 +102,8 @@ def host_weights(job: Job, plan: Plan, stage: Stage) -> Term:
     shards = states.zero_shards(3.0, plan.zero, plan.shard_ranks), states.zero_shards(3.0, plan.zero, plan.expert_shard_ranks)
     size = 0.0 if stores_masters(job) else weight_in_host(job)
     parameters = common / shards[0] + routed / shards[1]
-    return leaf("weights", states.state, "B", times=plan.offload_parameters, parameters=parameters, bytes_per_parameter=size, shards=1.0)
+    weights = leaf("weights", states.state, "B", times=plan.offload_parameters, parameters=parameters, bytes_per_parameter=size, shards=1.0)
+    return weights.of_kind("weights")
 
 
 def weight_in_host(job: Job) -> float:

@@ -25,7 +25,7 @@ PAGES, MOVED = "pages of optimizer states", "pages of the optimizer moved"
 def pages_in_host(job: Job, cluster: Cluster, plan: Plan, stage: Stage, device: Any) -> Term:
     """Bytes of pages of a stage that find no room on a device of which ``device`` bytes are taken."""
     left = np.maximum(cluster.accelerator.usable_memory - device, 0.0)
-    return leaf(PAGES, states.without_room, "B", size=paged_states(job, plan, stage).value, room=left)
+    return leaf(PAGES, states.without_room, "B", "optimizer", size=paged_states(job, plan, stage).value, room=left)
 
 
 def paging(cluster: Cluster, in_host: Any) -> Term:

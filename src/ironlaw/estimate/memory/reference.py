@@ -51,7 +51,7 @@ def _copied_weights(job: Job, plan: Plan, stage: Stage) -> Term:
             ("experts", routed / at.expert_ways, states.zero_shards(3.0, at.zero, at.expert_shard_ranks)),
         )[: 2 if of.model.num_experts else 1]
     ]
-    return total("weights of the teacher" if job.teacher is not None else "weights of the reference", parts)
+    return total("weights of the teacher" if job.teacher is not None else "weights of the reference", parts).of_kind("weights")
 
 
 def _most(count: Callable[[Model, Stage], Any], model: Model, classes: list[Stage]) -> Any:

@@ -40,7 +40,7 @@ def with_start(job: Job, plan: Plan, stage: Stage, parts: list[Term]) -> list[Te
         name, size = LOADING, loaded_bytes(job, plan, stage)
     else:
         name, size = INITIALISING, np.where(plan.zero == 1, _beside_flat_copies(parts), 0.0)
-    return [*parts, leaf(name, _more, "B", size=whole * size, step=fold(parts))]
+    return [*parts, leaf(name, _more, "B", "weights", size=whole * size, step=fold(parts))]
 
 
 def _more(size: Any, step: Any) -> Any:

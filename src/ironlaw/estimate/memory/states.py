@@ -76,11 +76,11 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
         here = 1.0 - plan.offload_parameters
         weights = [part.repeated(here) for part in weights]
     return [
-        *weights,
-        state("gradients", f.gradient_bytes.value, 2.0, sets, times=here * (1.0 if gradients is None else gradients)),
-        state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole),
-        state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained),
-        optimizer_states(job, plan, stage, on_device * (1.0 - pages(job)), trained),
+        *(part.of_kind("weights") for part in weights),
+        state("gradients", f.gradient_bytes.value, 2.0, sets, times=here * (1.0 if gradients is None else gradients)).of_kind("gradients"),
+        state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole).of_kind("gradients"),
+        state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained).of_kind("optimizer"),
+        optimizer_states(job, plan, stage, on_device * (1.0 - pages(job)), trained).of_kind("optimizer"),
     ]
 
 

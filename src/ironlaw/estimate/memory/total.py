@@ -205,7 +205,8 @@ def stage_memory(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: L
     usable = cluster.accelerator.usable_memory
     free = np.maximum(usable - fold([allocated, *outside_allocator]), 0.0)
     slack = leaf("allocator slack", _slack, "B", size=allocated.value, fraction=f.allocator_slack, left=free)
-    return total("device", [total("reserved", [allocated, slack]), *outside_allocator])
+    of_library = [part.of_kind("workspace") for part in outside_allocator]
+    return total("device", [total("reserved", [allocated, slack.of_kind("slack")]), *of_library])
 
 
 def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers: Layers) -> list[Term]:
@@ -214,10 +215,14 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
     held = model_states(job, cluster, plan, stage)
     saved = saved_activations(job, plan, s, stage, layers.saved)
     at_loss, at_layer = unpacked_weights(job, plan, stage)
-    losing = [logits(job, plan, s, stage), *at_loss]
+    losing = [logits(job, plan, s, stage), *(part.of_kind("weights") for part in at_loss)]
     waiting = deferred_logits(job, plan, s, stage)
     running = moments.running_layer(job, plan, stage, layers.saved, layers.gradients)
-    beside = [*attention_buffers(job, plan, s), *moments.hooked_gradients(job, plan, s, stage), *at_layer]
+    beside = [
+        *attention_buffers(job, plan, s),
+        *moments.hooked_gradients(job, plan, s, stage),
+        *(part.of_kind("weights") for part in at_layer),
+    ]
     updated = moments.update_copies(job, plan, stage)
     gradients = fold([part for part in held if part.key in GRADIENTS])
     copies = autocast.weight_copies(job, plan, stage)
@@ -226,17 +231,17 @@ def allocated_parts(job: Job, cluster: Cluster, plan: Plan, stage: Stage, layers
     parts = [
         *(part.repeated(at.gradients) if part.key in GRADIENTS else part for part in held),
         total("activations", [*(part.repeated(at.saved) for part in saved), *(part.repeated(at.layer) for part in running)]),
-        *(part.repeated(at.saved) for part in copies),
+        *(part.repeated(at.saved).of_kind("weights") for part in copies),
         *(part.repeated(at.loss) for part in losing),
         *waiting,
         *(part.repeated(at.layer) for part in beside),
-        *(part.repeated(at.update) for part in updated),
+        *(part.repeated(at.update).of_kind("optimizer") for part in updated),
         *reference_memory(job, plan, s, stage),
         transit_buffers(job, plan, s),
-        gather_buffers(job, plan, stage),
-        *workspace(job, cluster),
+        gather_buffers(job, plan, stage).of_kind("weights"),
+        *(part.of_kind("workspace") for part in workspace(job, cluster)),
     ]
-    return with_start(job, plan, stage, parts)
+    return with_start(job, plan, stage, [part if part.bound else part.of_kind("activations") for part in parts])
 
 
 def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict[Kind, list[Term]]) -> list[Term]:

@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.estimate import sizing
 from ironlaw.estimate.answer import Estimate, Group, answer
-from ironlaw.estimate.as_data import bound_data, memory_data, number, run_data
+from ironlaw.estimate.as_data import bound_data, memory_data, run_data
 from ironlaw.estimate.as_data import warnings as row_warnings
 from ironlaw.estimate.bands import banded, widened
 from ironlaw.estimate.bind.failures import bind_failures
@@ -21,6 +21,7 @@ from ironlaw.estimate.offers import offers
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.run import power_of, power_of_one
 from ironlaw.estimate.support import ceiling_data
+from ironlaw.estimate.term_data import number
 from ironlaw.law import cost, energy
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
