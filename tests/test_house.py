@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "formulas": set(),
     "catalog": {"files", "units", "errors"},
     "shown": {"errors"},
+    "cautions": {"units"},
     "law": {"units", "frozen"},
     "question": {"divisors", "units", "errors", "frozen"},
     "precision": {"catalog", "law", "question", "errors", "frozen"},
@@ -37,11 +38,13 @@ MAY_IMPORT = {
     "cluster": {"catalog", "errors", "frozen"},
     "plan": {"frozen"},
     "estimate": {
+        "cautions",
         "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "formulas", "divisors", "units", "errors",
         "files", "frozen",
     },
     # a page prints what its room found
     "report": {
+        "cautions",
         "search", "questions", "measure", "validate", "shown", "question", "estimate", "precision", "job", "cluster",
         "plan", "catalog", "terms", "formulas",
         "units", "errors", "files",
@@ -49,22 +52,27 @@ MAY_IMPORT = {
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
     "validate": {
+        "cautions",
         "launch", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
     },
     "search": {
+        "cautions",
         "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "terms", "divisors", "units", "errors", "files",
     },
     # a comparison prints the launch flags of its plans: the other edge between siblings
     "questions": {
+        "cautions",
         "launch", "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms",
         "units", "errors", "files",
     },
     "measure": {
+        "cautions",
         "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
     },
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
     "cli": {
+        "cautions",
         "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",

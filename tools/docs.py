@@ -3,7 +3,7 @@
     python tools/docs.py            write
     python tools/docs.py --check    write nothing; name every stale file; exit with 1 if there is one
 
-Generated pages: ``docs/reference/{cli,options,laws,catalogue}.md``; ``docs/validation.md``, which predicts every published run that
+Generated pages: ``docs/reference/{cli,options,laws,catalogue}.md``; ``docs/warnings.md``; ``docs/validation.md``, which predicts every published run that
 ships; ``docs/plans-against-published.md``, which searches for better plans than the published ones.
 
 In ``README.md``, ``docs/tutorial.md``, ``docs/clouds.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes the tool run or fill the block:
@@ -444,6 +444,28 @@ def catalogue_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def warnings_page() -> str:
+    """Every warning, by the table of their codes."""
+    from ironlaw.cautions.table import ROOMS
+
+    parts = [
+        MADE_BY,
+        "# Warnings",
+        "An answer may have warnings. A page prints their sentences; the JSON has each as `code`, `option`, `values`, `sentence`, `action` and"
+        " `anchor`, which leads here. The code stays when a sentence is worded anew, so a program compares codes. Values are in SI units. A"
+        " warning about a part of an answer, such as a file or a job, begins with its name, which is the value `where`. In the sentences below"
+        " `{name}` stands for a value.",
+    ]
+    for title, rows in ROOMS.items():
+        parts.append(f"## {title}")
+        for code, row in rows.items():
+            sentence, action = (re.sub(r"\{(\w+)[^{}]*\}", r"{\1}", text) for text in (row.sentence, row.action))
+            parts += [f"### {code}", f"`{sentence.replace('{action}', action)}`"]
+            more = [f"Option: `--{row.option.replace('_', '-')}`."] if row.option else []
+            parts += [" ".join([*more, *([f"What to do: `{action}`."] if action else [])])] if more or action else []
+    return "\n\n".join(parts) + "\n"
+
+
 def validation_page() -> str:
     """Every published run that ships against its prediction, and measured memory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -467,6 +489,7 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "docs/reference/options.md": options_page,
     "docs/reference/laws.md": laws_page,
     "docs/reference/catalogue.md": catalogue_page,
+    "docs/warnings.md": warnings_page,
     "docs/validation.md": validation_page,
     "docs/plans-against-published.md": plans_page,
 }

@@ -35,7 +35,14 @@ from typing import Any
 
 TOOL = Path(__file__).resolve()
 WORDS = tomllib.loads(TOOL.with_suffix(".toml").read_text(encoding="utf-8"))
-NOT_COMPARED = {"schema_version", "tool_version", "calibration_version", "catalog_hash"}
+NOT_COMPARED = {
+    "schema_version",
+    "tool_version",
+    "calibration_version",
+    "catalog_hash",
+    "warnings",
+    "headline",
+}  # sentences and their values
 CLOCK = ("space", "seconds")  # parent and key of the time that a search took
 
 GPUS = (1, 2, 4, 8, 8, 16, 24, 32, 48, 64, 64, 96, 128, 256, 480, 512, 768, 1000, 1024, 2000, 2048, 4096, 8192, 16384)

@@ -103,6 +103,20 @@ DEFS: dict[str, Any] = {
         "required": ["name", "value", "origin"],
         "additionalProperties": False,
     },
+    "warning": {
+        "description": "what the user should know, with the values from which its sentence was made; see docs/warnings.md",
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "which warning it is; does not change with the words of the sentence"},
+            "option": {"type": ["string", "null"], "description": "the option that it speaks of"},
+            "values": {"type": "object", "description": "the numbers of the sentence in SI units, and its names"},
+            "sentence": {"type": "string", "description": "what the page prints"},
+            "action": {"type": "string", "description": "what to do; empty where nothing can be done"},
+            "anchor": {"type": "string", "description": "the place in the documentation"},
+        },
+        "required": ["code", "option", "values", "sentence", "action", "anchor"],
+        "additionalProperties": False,
+    },
     "citation": {
         "description": "one source that the answer used",
         "type": "object",
@@ -117,7 +131,7 @@ FIXED: dict[str, dict[str, Any]] = {  # keys that every answer begins with, and 
     "calibration_version": {"type": ["string", "null"], "description": "version of the fitted and measured constants; null: none was read"},
     "catalog_hash": {"type": ["string", "null"], "description": "digest of the catalogue's files; null: it was not read"},
     "assumptions": {"type": "array", "items": {"$ref": "#/$defs/assumption"}, "description": "what was left open, and what was taken"},
-    "warnings": {"type": "array", "items": TEXT, "description": "what the user should know"},
+    "warnings": {"type": "array", "items": {"$ref": "#/$defs/warning"}, "description": "what the user should know"},
     "laws": {"type": "object", "additionalProperties": {"$ref": "#/$defs/law"}, "description": "with --explain: the laws of the terms, by name"},
     "explained": {"type": "array", "items": {"$ref": "#/$defs/term"}, "description": "with --explain TERM: the terms of the path or name"},
     "sources": {"type": "object", "additionalProperties": {"$ref": "#/$defs/source"}, "description": "sources of records and terms, by key"},
@@ -353,7 +367,7 @@ def schema(verb: str, shape: Shape, captured: list[Any], rows: bool) -> dict[str
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:ironlaw:schema:1:{verb}",
+        "$id": f"urn:ironlaw:schema:{SCHEMA_VERSION}:{verb}",
         "title": f"ironlaw {verb} --json",
         "description": f"{VERBS[verb][1]} Values are in SI units; see schema_version in the rules for what may change.",
         **whole,
@@ -377,7 +391,8 @@ def write_shared(path: Path) -> None:
     rows = {"required": ["error"]} in answer.pop("anyOf", [])
     answer.pop("required", None)
     answer |= required_keys(path.stem, required, rows)
-    found["$defs"] = {**DEFS, "answer": answer}
+    share_keys(answer)
+    found |= {"$id": f"urn:ironlaw:schema:{SCHEMA_VERSION}:{path.stem}", "$defs": {**DEFS, "answer": answer}}
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -427,6 +442,17 @@ def write_words(only: str) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
         describe_again(found["$defs"]["answer"], ())
         path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def share_keys(schema: dict[str, Any]) -> None:
+    """Give the warnings of parts of an answer their shared form."""
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            share_keys(inner)
+    for key, form in schema.get("properties", {}).items():
+        if key == "warnings":
+            form["items"] = FIXED["warnings"]["items"]
+        share_keys(form)
 
 
 def main(words: list[str]) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 import ironlaw
 import paths
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.memory.errors import memory_margin
 from verbs import QUESTIONS, options
 
@@ -29,7 +30,7 @@ def test_a_plan_that_leaves_little_free_fits_with_a_warning(ask):
     assert memory["fits"] and not memory["keeps_margin"]
     assert memory["margin"] == memory_margin("megatron", "h100-sxm")
     assert memory["fits_probability"] < 0.8
-    warned = [line for line in row["warnings"] if "likely to fit" in line]
+    warned = [line for line in sentences(row["warnings"]) if "likely to fit" in line]
     assert len(warned) == 1 and "--margin 3.5%" in warned[0] and f"{used:.1%}" in warned[0]
 
 
@@ -41,7 +42,7 @@ def test_a_margin_that_is_given_decides_the_exit_status(ask, margin, status):
     assert found == status
     assert memory["fits"] == memory["keeps_margin"] == (status == 0)
     assert memory["margin"] == pytest.approx({"0": 0.0, "0.3%": 0.003, "0.8%": 0.008}.get(margin, 0.05))
-    assert "likely to fit:" not in " ".join(json.loads(out)["warnings"])
+    assert "likely to fit:" not in " ".join(sentences(json.loads(out)["warnings"]))
 
 
 def test_the_page_says_which_margin_a_plan_does_not_keep(ask):
@@ -64,7 +65,7 @@ def test_a_plan_with_room_keeps_the_margin_without_a_word(ask):
     assert status == 0
     assert row["memory"]["keeps_margin"]
     assert row["memory"]["fits_probability"] > 0.8
-    assert not any("likely to fit" in line for line in row["warnings"])
+    assert not any("likely to fit" in line for line in sentences(row["warnings"]))
     assert {"name": "margin", "value": "3.5% of device memory", "origin": "default"} in row["assumptions"]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate import step
 from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.sizes import Shapes
@@ -117,7 +118,7 @@ def ask(**changes):
     plan = {**BASE, **changes}
     gpus = plan["tp"] * plan["pp"] * plan["cp"] * plan["dp_replicate"] * plan["dp_shard"]
     answer = ironlaw.estimate(SHAPE, on="h100-sxm", gpus=gpus, overlap="none", **plan)
-    assert answer.legal[0], answer.row()["warnings"]
+    assert answer.legal[0], sentences(answer.row()["warnings"])
     return answer.groups[0]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.bands import PARTS, band_data, coefficients, multiples, parts_of_band, place_of, width_parts
 from ironlaw.estimate.distance import NAMES, SIZES, TRAITS, UNKNOWN, differences, distance, log2
 from ironlaw.estimate.evidence import COLUMNS, PUBLISHERS, mean_gap, nearest, read_evidence, write_evidence
@@ -180,7 +181,7 @@ def test_a_schedule_that_nobody_scored_has_no_band():
     row = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=64, tp=1, pp=4, schedule="zero-bubble").row(0)
     assert row["step"]["band"] is None
     assert row["error_band"] is None
-    assert any("no error band" in warning and "zero-bubble" in warning for warning in row["warnings"])
+    assert any("no error band" in warning and "zero-bubble" in warning for warning in sentences(row["warnings"]))
     assert row["nearest_runs"]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.failures import CHECKPOINT_BYTES, Saved, failures_of
@@ -213,13 +214,13 @@ def test_the_page_and_the_warnings_tell_it():
     assert "with failures: " in text and "goodput" in text
     lost = ironlaw.estimate(**ASK, mttf="10h")
     assert lost.row()["run"]["days_with_failures"] is None and lost.row()["run"]["days"] > 0
-    assert any("no estimate with failures" in w for w in lost.row()["warnings"])
+    assert any("no estimate with failures" in w for w in sentences(lost.row()["warnings"]))
     assert "never finishes" in page(lost)
 
 
 def test_large_jobs_are_told_that_failures_come_together():
     def told(**options):
-        return any("counted as independent" in w for w in ironlaw.estimate(**{**ASK, **options}).row()["warnings"])
+        return any("counted as independent" in w for w in sentences(ironlaw.estimate(**{**ASK, **options}).row()["warnings"]))
 
     assert told(gpus=512) and not told() and not told(gpus=512, mttf="20000h")
     assert not told(gpus=512, tokens=None)

@@ -12,6 +12,7 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -211,7 +212,7 @@ def test_the_share_can_be_given():
     }  # fmt: skip
     same = estimates(gpus=2048, gpus_per_domain=64).row()
     assert same["step"]["seconds"] == estimates(gpus=2048).row()["step"]["seconds"]
-    assert not any("cut by its edge" in warning for warning in [*same["warnings"], *given["warnings"]])
+    assert not any("cut by its edge" in warning for warning in [*sentences(same["warnings"]), *sentences(given["warnings"])])
 
 
 def test_the_rest_in_the_last_domain_sets_the_pace():
@@ -222,7 +223,7 @@ def test_the_rest_in_the_last_domain_sets_the_pace():
 
 
 def test_a_share_that_cuts_a_group_is_named():
-    warnings = estimates(gpus=2048, tp=8, vpp=10, pp=4, gpus_per_domain=60).row()["warnings"]
+    warnings = sentences(estimates(gpus=2048, tp=8, vpp=10, pp=4, gpus_per_domain=60).row()["warnings"])
     assert [w for w in warnings if "cut" in w] == [
         "tensor-parallel groups of 8 accelerators fit a domain but are cut by its edge: the job takes 60 of each domain;"
         " --gpus-per-domain 72 keeps them whole"
@@ -263,7 +264,7 @@ def test_every_verb_answers_2000_accelerators(ask, verb, on):
     status, out, err = ask(verb, "llama-3-70b", "--on", on, "--gpus", "2000", *VERBS[verb], "--json")
     assert status == 0, err
     assert "cut by its edge" not in out
-    assert json.loads(out)["schema_version"] == 1
+    assert json.loads(out)["schema_version"] == 2
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "plan"])
@@ -290,7 +291,7 @@ def test_trays_of_the_catalogue_divide_their_domains():
 
 
 def warned(**asked):
-    return [w for w in ironlaw.estimate("llama-3-8b", **asked).row()["warnings"] if "chips" in w]
+    return [w for w in sentences(ironlaw.estimate("llama-3-8b", **asked).row()["warnings"]) if "chips" in w]
 
 
 def test_slices_by_the_shapes_of_their_vendor():

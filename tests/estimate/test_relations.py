@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 
@@ -24,7 +25,7 @@ PLAN = {
 
 def ask(model=DENSE, **changes):
     answer = ironlaw.estimate(model, **{**PLAN, **changes})
-    assert answer.legal.all(), answer.row()["warnings"]
+    assert answer.legal.all(), sentences(answer.row()["warnings"])
     return answer
 
 
@@ -161,7 +162,7 @@ def test_a_device_that_nobody_scored_has_the_wider_band():
 )
 def test_an_option_without_effect_is_named_and_has_none(given, named):
     answer = ask(**given)
-    assert any(warning.startswith(named) for warning in answer.row()["warnings"]), answer.row()["warnings"]
+    assert any(warning.startswith(named) for warning in sentences(answer.row()["warnings"])), sentences(answer.row()["warnings"])
     option = next(iter(reversed(given)))
     without = {name: value for name, value in given.items() if name != option}
     assert answer.step_seconds[0] == ask(**without).step_seconds[0]
@@ -176,7 +177,7 @@ def test_an_option_without_effect_is_named_and_has_none(given, named):
     ],
 )  # fmt: skip
 def test_an_option_with_an_effect_is_not_called_idle(given):
-    assert not [w for w in ask(**given).row()["warnings"] if "has no effect" in w]
+    assert not [w for w in sentences(ask(**given).row()["warnings"]) if "has no effect" in w]
 
 
 # a device nobody has priced

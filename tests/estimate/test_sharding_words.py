@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 
 PIPED = {"on": "mi300x", "gpus": 16, "tp": 1, "pp": 8, "vpp": 1, "cp": 1, "micro_batch_size": 1, "recompute": "none", "overlap": "none"}
 WIDE = {"on": "h100-sxm", "gpus": 64, "tp": 1, "pp": 1, "vpp": 1, "cp": 1, "micro_batch_size": 1, "recompute": "full"}
@@ -12,7 +13,7 @@ WIDE = {"on": "h100-sxm", "gpus": 64, "tp": 1, "pp": 1, "vpp": 1, "cp": 1, "micr
 
 def warned(model, asked, zero):
     row = ironlaw.estimate(model, **asked, zero=zero).row()
-    return any("zero 3 gathers" in warning for warning in row["warnings"]), row["memory"]["needed"]
+    return any("zero 3 gathers" in warning for warning in sentences(row["warnings"])), row["memory"]["needed"]
 
 
 @pytest.mark.parametrize(("model", "asked"), [("gemma-2-9b", PIPED), ("llama-3-8b", WIDE), ("llama-3-70b", WIDE)])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import CatalogError
 from ironlaw.estimate import support
 from ironlaw.estimate.answer import evaluate_plans
@@ -124,11 +125,11 @@ def test_a_plan_above_the_highest_measured_says_so_with_the_figure_and_the_run(m
     group, _ = answer.place_of(0)
     ceiling = support.ceiling_of(group)
     assert (ceiling.device, ceiling.format, ceiling.model) == ("h100-sxm", "bf16", "dense")
-    assert not any("above the highest" in line for line in answer.row(0)["warnings"])
+    assert not any("above the highest" in line for line in sentences(answer.row(0)["warnings"]))
     lower = ceiling._replace(mfu=0.3, id="some-run")
     monkeypatch.setattr(support, "read_ceilings", lambda: {("h100-sxm", "bf16", "dense"): lower})
     row = answer.row(0)
-    (line,) = [line for line in row["warnings"] if "above the highest" in line]
+    (line,) = [line for line in sentences(row["warnings"]) if "above the highest" in line]
     assert "30.0% (some-run" in line and f"{row['throughput']['mfu']:.1%}" in line and line in page(answer)
     assert row["ceiling"]["above"] and row["ceiling"]["run"] == "some-run"
 

@@ -54,7 +54,7 @@ def test_every_verb_that_answers_a_question_has_a_schema():
 @pytest.mark.parametrize("verb", tool.VERBS_WITH_SCHEMA)
 def test_a_schema_is_of_its_draft_and_has_the_shared_parts(verb):
     schema = read(verb)
-    assert (schema["$schema"], schema["$id"]) == ("https://json-schema.org/draft/2020-12/schema", f"urn:ironlaw:schema:1:{verb}")
+    assert (schema["$schema"], schema["$id"]) == ("https://json-schema.org/draft/2020-12/schema", f"urn:ironlaw:schema:2:{verb}")
     answer = schema["$defs"].pop("answer")
     assert schema["$defs"] == tool.DEFS and answer["additionalProperties"] is False
     assert all(answer["properties"][key] == form for key, form in tool.FIXED.items())
@@ -95,7 +95,7 @@ def test_a_wrong_key_is_refused_at_the_top_and_one_level_below(ask):
     for change in (
         lambda d: d.update(setp=d.pop("step")), lambda d: d["step"].update(second=1.0), lambda d: d["memory"].update(fit=True),
         lambda d: d.update(warnings="none"), lambda d: d["step"].update(seconds="6 s"), lambda d: d["step"]["tree"].pop("unit"),
-        lambda d: d.update(schema_version=2), lambda d: d.pop("plan"),
+        lambda d: d.update(schema_version=1), lambda d: d.pop("plan"),
     ):  # fmt: skip
         wrong = copy.deepcopy(data)
         change(wrong)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import paths
+from ironlaw.cautions.record import sentences
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError, QuestionError, UnknownNameError
 from ironlaw.measure.diagnose import Diagnosis, diagnose
@@ -247,7 +248,7 @@ def test_a_folder_is_read_by_content(tmp_path, capsys):
     data = json.loads(out)
     assert status == 0
     assert [Path(f["path"]).name for f in data["files"]] == ["rank.txt"]
-    assert any("notes.json" in w for w in data["warnings"])
+    assert any("notes.json" in w for w in sentences(data["warnings"]))
 
 
 def test_a_broken_rank_in_a_folder_is_skipped_with_a_warning(tmp_path, capsys):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import IronlawError, UnitError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.question.options import OPTIONS
@@ -96,7 +97,7 @@ def test_a_batch_in_tokens_is_the_nearest_count_of_sequences():
 def test_solve_works_a_decimal_batch_through_all_its_steps(ask):
     asked = ("--tokens", "1T", "--global-batch-tokens", "1e6", "--deadline", "8w", "--gpus", "16")
     found = json.loads(ask("solve", "qwen-3-0.6b", "--on", "h100-sxm", *asked, "--json")[1])
-    assert ["splits badly over 16 GPUs" in line for line in found["warnings"]] == [True]
+    assert ["splits badly over 16 GPUs" in line for line in sentences(found["warnings"])] == [True]
     steps = ["1 memory by hand", "1 memory by estimate", "2 compute", "3 communication", "4 bottleneck", "5 sanity"]
     assert [row["step"] for row in found["steps"]] == steps
     assert any("a step of 999,424 tokens" in line for line in found["headline"])
@@ -146,14 +147,16 @@ def test_words_work_in_python_question_files_and_tables(ask, tmp_path):
 
 @pytest.mark.parametrize("verb", verbs_with("global_batch_size"))
 def test_every_verb_questions_a_batch_of_millions_of_sequences(ask, verb):
-    warnings = [line for line in answer_of(ask, verb, "--global-batch-size", "4M")["warnings"] if "--global-batch-tokens" in line]
+    warnings = [
+        line for line in sentences(answer_of(ask, verb, "--global-batch-size", "4M")["warnings"]) if "--global-batch-tokens" in line
+    ]
     assert len(warnings) == 1
     assert warnings[0].startswith("global_batch_size 4,000,000 counts sequences: ") or verb == "sites"  # a site has its share
 
 
 def test_a_batch_that_was_ever_used_is_not_questioned(ask):
     def warned(*more):
-        return [line for line in answer_of(ask, "estimate", *more)["warnings"] if "--global-batch-tokens" in line]
+        return [line for line in sentences(answer_of(ask, "estimate", *more)["warnings"]) if "--global-batch-tokens" in line]
 
     assert not warned("--global-batch-size", "15360", "--seq-len", "4096")  # DeepSeek-V3's, the largest of published runs
     assert not warned("--global-batch-tokens", "300M")  # meant as tokens

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.questions.compare import compare
 
 JOB = {"gpus": 16, "global_batch_size": 64, "seq_len": 4096}
@@ -97,4 +98,4 @@ def test_graphs_are_not_warned_of_where_the_framework_has_them_or_its_record_doe
 
 def warnings_of(framework: str, graphs: str) -> list[str]:
     asked = {"framework": framework, "cuda_graphs": graphs}
-    return ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=64, **asked).row(0)["warnings"]
+    return sentences(ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, global_batch_size=64, **asked).row(0)["warnings"])

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.held import change_options, results
@@ -90,7 +91,7 @@ def test_the_page_the_search_and_the_json_say_the_same(ask):
 
 
 def seldom_lines(**question) -> list[str]:
-    return [line for line in ironlaw.estimate(**question).row(0)["warnings"] if "few people run" in line]
+    return [line for line in sentences(ironlaw.estimate(**question).row(0)["warnings"]) if "few people run" in line]
 
 
 def test_what_few_people_run_is_named_where_it_was_chosen():
@@ -101,7 +102,7 @@ def test_what_few_people_run_is_named_where_it_was_chosen():
     assert seldom_lines(**question, zero=3) == []  # it was asked for
     assert seldom_lines(**{**question, "gpus": 128}) == []
     found = ironlaw.search(**question).to_dict()
-    assert line in found["warnings"]
+    assert line in sentences(found["warnings"])
 
 
 # --- held plans

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from ironlaw.cautions.record import sentences
 from made_runs import GPT
 
 WRONG = [
@@ -65,7 +66,7 @@ def test_a_row_far_from_its_prediction_is_asked_for_its_units(table, ask):
     err = ask("validate", "--mine", path)[2]
     assert err.count("\n") == 1 and "line 3 (a): measured 4,000 s" in err and "times apart: check its units" in err
     told = json.loads(ask("validate", "--mine", path, "--json")[1])
-    assert told["scored"] == 2 and [text.partition(":")[0] for text in told["warnings"]] == ["line 3 (a)"]
+    assert told["scored"] == 2 and [text.partition(":")[0] for text in sentences(told["warnings"])] == ["line 3 (a)"]
 
 
 def test_a_spreadsheets_table_is_read(table, ask):

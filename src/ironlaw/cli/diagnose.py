@@ -112,7 +112,7 @@ def command(
         text = json_text(data)
     elif form.name == "table":
         text = diagnosis_page(data, colour=wants_colour())
-        text = brief_page(text) if short else text
+        text = brief_page(text, data["warnings"], wants_colour()) if short else text
     else:
         text = tables_text(data_answer("Diagnosis", data, _TABLES), form)
     print_text(text + "\n")

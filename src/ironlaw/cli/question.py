@@ -46,7 +46,7 @@ def question_command(
             text = report.answer_explained(answer, explain)
         elif form.name == "table":
             text = report.answer_page(answer, colour=wants_colour())
-            text = brief_page(text) if short else text
+            text = brief_page(text, answer.warnings, wants_colour()) if short else text
         else:
             text = tables_text(answer, form)
         print_text(text + "\n")

@@ -141,7 +141,7 @@ def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: F
         text = validation.markdown(scores)
     else:
         text = validation.text(scores, by)
-        text = brief_page(text) if form.short else text + _generic(scores)
+        text = brief_page(text, ()) if form.short else text + _generic(scores)
     print_text(text + "\n")
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import READING, Reading, watch_sources
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
@@ -61,7 +63,7 @@ class Group(Frozen):
     throughput: Mapping[str, Term]
     assumptions: Assumptions
     run: Run | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     folders: tuple[str, ...] = ()
     level: Level | None = None  # what own runs say of these rows
     asked: Asked | None = None
@@ -336,7 +338,7 @@ def with_run(group: Group, bound: Bound) -> Group:
 
         run = run_of(bound, group.job, group.plan, group.step.tree.value, group.step.forward_share)
         notes += bound.run_assumptions
-    warnings = [*(f"left out: {item}" for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen)]
+    warnings = [*(caution("left-out", item=item) for item in bound.left_out), *cautions(asked, group.job, group.cluster, group.chosen)]
     if group.plan.rows == 1:
         plan, mfu = group.plan, group.throughput["mfu"]
         warnings += seldom_lines(group.job, plan, 0, {*group.chosen[0], *group.variant})

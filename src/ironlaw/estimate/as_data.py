@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ironlaw import __version__, units
+from ironlaw import __version__
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source, Sourced
+from ironlaw.cautions.record import Caution, as_record
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.memory.paging import MOVED
 from ironlaw.estimate.memory.start import MOMENTS, moment_of
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from ironlaw.cluster import Cluster
     from ironlaw.estimate.answer import Estimate, Group
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # of what is printed
+READABLE = (1, 2)  # schema versions of saved answers: 1 has warnings and headlines as bare sentences
 _PLAN_INTEGERS = (
     "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
     "seq_len", "num_microbatches",
@@ -34,7 +37,7 @@ _PLAN_INTEGERS = (
 
 def common_keys(
     assumptions: Iterable[Mapping[str, Any]],
-    warnings: Iterable[str],
+    warnings: Iterable[str | Mapping[str, Any]],
     folders: tuple[str, ...] | None = None,
     calibration: Calibration | None = None,
 ) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def common_keys(
         "calibration_version": version,
         "catalog_hash": digest,
         "assumptions": [dict(item) for item in assumptions],
-        "warnings": list(warnings),
+        "warnings": [as_record(warning) for warning in warnings],
     }
 
 
@@ -170,16 +173,15 @@ def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
     return listed + [dict(item) for item in group.assumptions if item["name"] not in chosen]
 
 
-def warnings(group: Group, at: int, ceiling: bool = True) -> list[str]:
+def warnings(group: Group, at: int, ceiling: bool = True) -> list[Caution]:
     """The warnings of a row; without ``ceiling``, for a table that names in one line all rows above what was measured."""
     from ironlaw.estimate.bands import why_no_band
-    from ironlaw.estimate.rules import broken
+    from ironlaw.estimate.rules import broken_rules
 
-    unbanded = why_no_band(group, at)
     return [
         *group.warnings,
-        *([f"no plan leaves {group.margin:.1%} of device memory free: this is the fastest that fits"] if group.tight[at] else []),
-        *([unbanded] if unbanded else []),
+        *([caution("little-free-memory", margin=group.margin)] if group.tight[at] else []),
+        *why_no_band(group, at),
         *(_ceiling_warning(group, at) if ceiling else []),
         *_seldom_warning(group, at),
         *_margin_warning(group, at),
@@ -188,11 +190,11 @@ def warnings(group: Group, at: int, ceiling: bool = True) -> list[str]:
         *_sharding_warning(group, at),
         *_failure_warning(group, at),
         *_placement_warnings(group, at),
-        *broken(group.job, group.plan, group.rules, at),
+        *(caution("broken-rule", rule=name, says=says) for name, says in broken_rules(group.job, group.plan, group.rules, at)),
     ]
 
 
-def _ceiling_warning(group: Group, at: int) -> list[str]:
+def _ceiling_warning(group: Group, at: int) -> list[Caution]:
     """Warn where a legal plan is predicted to use more of the peak than any published run did on its device, in its format and kind."""
     from ironlaw.estimate.support import ceiling_data
 
@@ -203,18 +205,18 @@ def _ceiling_warning(group: Group, at: int) -> list[str]:
     what, run = ("MFU", ceiling["run"]) if ceiling["above"] else ("the FLOP rate with recomputation", ceiling["hfu_run"])
     of = "the only run" if ceiling["runs"] == 1 else f"of {ceiling['runs']} runs"
     where = f"{ceiling['format']} on {group.cluster.accelerator.name}, {ceiling['model']}"
-    said = number(group.throughput[name].value, at)
-    return [f"{what} {said:.1%} is above the highest that a published run measured in {where}: {ceiling[name]:.1%} ({run}, {of})"]
+    said = {"quantity": what, "value": number(group.throughput[name].value, at), "highest": ceiling[name]}
+    return [caution("above-measured", **said, where=where, run=run, runs=ceiling["runs"], of_runs=of)]
 
 
-def _seldom_warning(group: Group, at: int) -> list[str]:
+def _seldom_warning(group: Group, at: int) -> list[Caution]:
     """Name what few people run of a chosen plan; a question of one row has it among its warnings (``answer.with_run``)."""
     from ironlaw.estimate.cautions import seldom_lines
 
     return seldom_lines(group.job, group.plan, at, {*group.chosen[at], *group.variant}) if group.plan.rows > 1 else []
 
 
-def _offload_warning(group: Group, at: int) -> list[str]:
+def _offload_warning(group: Group, at: int) -> list[Caution]:
     """Warn where the planner put the optimizer into host memory, with what this costs each step."""
     if "offload" not in group.chosen[at] or not number(group.plan.offload_optimizer, at):
         return []
@@ -222,62 +224,46 @@ def _offload_warning(group: Group, at: int) -> list[str]:
 
     step = number(group.step.tree.value, at) or 1.0
     costs = sum(number(part.value, at) or 0.0 for part in group.step.tree.parts if part.name in HOST_OPTIMIZER)
-    return [
-        f"this plan keeps the optimizer in host memory, which takes {units.show(costs, 's')} of each step ({costs / step:.1%});"
-        " --offload none asks for a plan without it"
-    ]
+    return [caution("optimizer-in-host", seconds=costs, share=costs / step)]
 
 
-def _paging_warning(group: Group, at: int) -> list[str]:
+def _paging_warning(group: Group, at: int) -> list[Caution]:
     """Warn where pages of a paged optimizer find no room on the device, with the time that moving them takes."""
     moved = number(np.broadcast_to(group.memory.paged, group.memory.device.shape), at)
     if not moved:
         return []
     (seconds,) = (number(part.value, at) or 0.0 for part in group.step.tree.parts if part.name == MOVED)
-    share = seconds / (number(group.step.tree.value, at) or 1.0)
-    pages = f"{units.show(moved, 'B')} of the optimizer's pages find no room on the device"
-    return [f"{pages}: moving them takes {units.show(seconds, 's')} of each step ({share:.1%})"]
+    return [caution("pages-moved", bytes=moved, seconds=seconds, share=seconds / (number(group.step.tree.value, at) or 1.0))]
 
 
-def _sharding_warning(group: Group, at: int) -> list[str]:
+def _sharding_warning(group: Group, at: int) -> list[Caution]:
     """Warn where ZeRO 3 gathers more at once than it shards, so that ZeRO 2 may need less memory."""
     shards = (number(group.plan.shard_ranks, at) or 1.0) - 1.0
     if number(group.plan.zero, at) != 3 or not shards:
         return []
     held = {term.name: number(term.value, at) or 0.0 for term in group.memory.tree["allocated"].parts}
     gathered, sharded = held.get("gather buffers", 0.0), held.get("weights", 0.0) * shards
-    if gathered <= sharded:
-        return []
-    sizes = [units.show(size, "B") for size in (gathered, sharded)]
-    return [f"zero 3 gathers {sizes[0]} of whole weights and gradients at once and saves {sizes[1]} of weights: zero 2 may need less"]
+    return [caution("gathers-more-than-it-shards", gathered=gathered, saved=sharded)] if gathered > sharded else []
 
 
-def _margin_warning(group: Group, at: int) -> list[str]:
+def _margin_warning(group: Group, at: int) -> list[Caution]:
     """Warn where a plan is predicted to fit, but leaves so little memory free that it may not."""
     if group.likely is None or not number(group.memory.fits, at) or keeps_margin(group, at):
         return []
     used, likely = number(group.memory.device, at) / group.memory.capacity, number(group.likely.value, at)
-    return [
-        f"the plan uses {used:.1%} of device memory and is {likely:.0%} likely to fit: a plan that leaves {group.margin:.1%} free is"
-        f" {CERTAINTY:.0%} likely to (--margin {group.margin:.1%} makes a plan that leaves less an error)"
-    ]
+    return [caution("may-not-fit", used=used, likely=likely, margin=group.margin, certainty=CERTAINTY)]
 
 
-def _failure_warning(group: Group, at: int) -> list[str]:
+def _failure_warning(group: Group, at: int) -> list[Caution]:
     """Warn where the run fails so often that it cannot restart or save a checkpoint; it then has no estimate with failures."""
     if group.run is None or number(group.run.seconds.value, at) is None or number(group.run.failures.seconds.value, at) is not None:
         return []
     asked = group.run.failures.seconds.inputs
-    often, restart, every, written = (
-        units.show(number(asked[name], at), "s") for name in ("mttf", "restart_time", "checkpoint_interval", "checkpoint_time")
-    )
-    return [
-        f"no estimate with failures: one every {often} is more often than a restart ({restart}), the interval between checkpoints"
-        f" ({every}) or the write of one ({written}) allows"
-    ]
+    times = ("mttf", "restart_time", "checkpoint_interval", "checkpoint_time")
+    return [caution("never-finishes", **{name: number(asked[name], at) for name in times})]
 
 
-def _placement_warnings(group: Group, at: int) -> list[str]:
+def _placement_warnings(group: Group, at: int) -> list[Caution]:
     """Warn of each kind of group that would fit in one scale-up domain but is split between two; kinds of equal span give one line."""
     cut: dict[int, str] = {}
     for name, spans in cut_groups(group.cluster, group.plan).items():
@@ -286,26 +272,23 @@ def _placement_warnings(group: Group, at: int) -> list[str]:
     if not number(group.legal, at):
         return []
     placed = placement_data(group, at)
-    share = placed["gpus_per_domain"]
-    whole = {span: uncut_share(group.cluster, span) for span in cut}
-    return [
-        *_slice_warning(group.cluster.node, placed, int(number(group.plan.gpus, at))),
-        *(
-            f"{name}-parallel groups of {span} accelerators fit a domain but are cut by its edge: the job takes {share:g} of each domain"
-            + (f"; --gpus-per-domain {whole[span]:g} keeps them whole" if whole[span] else "")
-            for span, name in cut.items()
-        ),
-    ]
+    lines = _slice_warning(group.cluster.node, placed, int(number(group.plan.gpus, at)))
+    for span, name in cut.items():
+        told = {"axis": name, "span": span, "share": placed["gpus_per_domain"]}
+        whole = uncut_share(group.cluster, span)
+        lines.append(caution("group-cut-by-share", **told, whole=whole) if whole else caution("group-cut", **told))
+    return lines
 
 
-def _slice_warning(node: Node, placed: dict[str, Any], gpus: int) -> list[str]:
+def _slice_warning(node: Node, placed: dict[str, Any], gpus: int) -> list[Caution]:
     """A job of chips of a torus that is no slice, or many small ones: the nearest numbers that are."""
     share, domains, pod = placed["gpus_per_domain"], placed["domains"], placed["scale_up_size"]
     if near := nearest_slices(node, share):
         which = " and ".join(f"{chips:,}" for chips in near)
-        return [f"{share:,} chips are no slice of {node.name}, the nearest are {which}: links of a slice are assumed all the same"]
+        return [caution("no-slice", gpus=share, node=node.name, nearest=which, slices=list(near))]
     if slices_of(node) and domains > 1 and 2 * share < pod:
-        return [f"{gpus:,} chips are {domains:,} slices of {share:,}: {gpus // pod * pod:,} or {-(-gpus // pod) * pod:,} fill whole pods"]
+        told = {"slices": domains, "share": share, "fewer": gpus // pod * pod, "more": -(-gpus // pod) * pod}
+        return [caution("many-slices", gpus=gpus, **told)]
     return []
 
 

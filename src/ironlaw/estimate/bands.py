@@ -15,6 +15,8 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Bands
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.distance import TRAITS, UNKNOWN, Positions, log2, positions
 from ironlaw.estimate.evidence import Evidence, mean_gap, near_data, nearest, read_evidence
 from ironlaw.estimate.memory.errors import ANY, memory_spread
@@ -260,7 +262,7 @@ def banded(value: float, half_width: float, coverage: float) -> list[float]:
     return [float(value * np.exp(-half_width)), float(value * np.exp(half_width)), coverage]
 
 
-def why_no_band(group: Group, at: int) -> str | None:
+def why_no_band(group: Group, at: int) -> list[Caution]:
     """The warning of an estimate without a band."""
     kind = unsupported(group, at, read_evidence())
-    return f"no error band: no published run like this one was scored ({kind})" if kind else None
+    return [caution("no-error-band", kind=kind)] if kind else []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ironlaw import __version__, units
+from ironlaw import __version__
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.abilities import seldom_in
 from ironlaw.estimate.bind.batch import in_words
@@ -20,26 +22,25 @@ _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens",
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
 
 
-def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collection[str]]) -> list[str]:
+def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collection[str]]) -> list[Caution]:
     """Warnings about a question whose rows leave ``chosen`` axes open: constants that are priors, an unsuitable node, idle options."""
     warnings = []
     given, device, node, model = asked.given, cluster.accelerator, cluster.node, job.model
     longest, most = _longest_sequence(asked), max(row.gpus or 1.0 for row in asked.rows)
     if cluster.calibration.grade != "measured":
-        warnings.append(f"kernel constants of {device.name} are priors, not fitted to operators measured on it: expect wider errors")
+        warnings.append(caution("prior-constants", accelerator=device.name))
     if asked.calibration_version is not None and asked.calibration_version != load.constants_version():
-        warnings.append(
-            f"the constants are those of {asked.calibration_version}; the laws are those of ironlaw {__version__},"
-            " so an answer of that time may differ"
-        )
+        warnings.append(caution("older-constants", constants=asked.calibration_version, tool=__version__))
     link = device.scale_up_bandwidth or device.pcie_bandwidth
     if "node" in given and link is not None and abs(node.scale_up_bandwidth.value / link.value - 1.0) > 0.1:
-        warnings.append(f"node {node.name} joins its accelerators by {node.scale_up_bandwidth.text}, {device.name} usually has {link.text}")
+        rates = {"bandwidth": node.scale_up_bandwidth.value, "usual_bandwidth": link.value}
+        texts = {"link": node.scale_up_bandwidth.text, "usual": link.text}
+        warnings.append(caution("other-link", node=node.name, accelerator=device.name, **texts, **rates))
     if longest > model.max_position_embeddings:
         kind = "table of learned positions" if model.position_embedding == "learned" else "stated range"
-        warnings.append(f"seq_len {longest:g} exceeds the model's {kind} of {model.max_position_embeddings}")
+        warnings.append(caution("long-sequence", seq_len=longest, kind=kind, positions=model.max_position_embeddings))
     if model.bidirectional or any(tower.items for tower in model.towers):
-        warnings.append("no published run of an encoder, an encoder-decoder or a model with a tower is among those of the error band")
+        warnings.append(caution("no-run-of-this-kind", model=model.name))
     warnings += [*_large_batch(asked), *_assumed_drives(asked, cluster)]
     if (
         longest >= WARN_SEQUENCE
@@ -47,35 +48,29 @@ def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collec
         and most > 1
         and not any({"cp", "micro_batch_size"} & set(axes) for axes in chosen)  # the plan was not searched
     ):
-        warnings.append(f"cp is 1 where the rest of the plan is given: at seq_len {longest:g} context parallel (--cp) may be faster")
-    warnings += [f"--{name.replace('_', '-')} has no effect {why}" for name, why in _list_idle(asked, job) if name in given]
+        warnings.append(caution("cp-not-searched", seq_len=longest))
+    idle = ((name, why) for name, why in _list_idle(asked, job) if name in given)
+    warnings += [caution("no-effect", name, flag=f"--{name.replace('_', '-')}", why=why) for name, why in idle]
     if "tokens" in given and "mttf" not in given and most >= MANY_ACCELERATORS:
-        warnings.append(
-            "failures are counted as independent and accelerators as alike, which is optimistic: on Meta's RSC 1,024 GPUs ran 7.9 h between"
-            " failures where the rate of its nodes says 28.8 h; give --mttf measured in jobs of this size"
-        )
+        warnings.append(caution("independent-failures"))
     return warnings
 
 
-def _assumed_drives(asked: Asked, cluster: Cluster) -> list[str]:
+def _assumed_drives(asked: Asked, cluster: Cluster) -> list[Caution]:
     """Warn where states go to NVMe drives whose bandwidth no record of the server has."""
     drives, source = cluster.systems.nvme_bandwidth, cluster.systems.nvme_bandwidth.source
     if cluster.node.nvme_bandwidth is not None or source is None or not any("nvme" in (row.offload or ()) for row in asked.rows):
         return []
-    return [
-        f"the record of {cluster.node.name} has no bandwidth of NVMe drives, so {drives.text} are assumed for each server, those of a"
-        f" DGX-2 ({source.title}; grade {source.grade}): give yours as nvme_bandwidth in a node record of a --catalog folder"
-    ]
+    told = {"drives": drives.text, "bandwidth": drives.value, "title": source.title, "grade": source.grade}
+    return [caution("assumed-drives", node=cluster.node.name, **told)]
 
 
-def _large_batch(asked: Asked) -> list[str]:
+def _large_batch(asked: Asked) -> list[Caution]:
     """Warn of a batch of so many sequences that tokens were probably meant."""
     if "global_batch_size" not in asked.given:
         return []
     batch, tokens = max((row.global_batch_size or 0.0, (row.global_batch_size or 0.0) * (row.seq_len or 0.0)) for row in asked.rows)
-    if tokens <= LARGEST_BATCH:
-        return []
-    return [f"global_batch_size {batch:,.0f} counts sequences: {units.show(tokens, 'token')} a step; for tokens give --global-batch-tokens"]
+    return [caution("batch-counts-sequences", global_batch_size=batch, tokens=tokens)] if tokens > LARGEST_BATCH else []
 
 
 def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
@@ -125,29 +120,27 @@ def _is_one(asked: Asked, axis: str) -> bool:
     return all(getattr(row, axis) == 1.0 for row in asked.rows)
 
 
-def seldom_lines(job: Job, plans: Plan, at: int, chosen: Collection[str]) -> list[str]:
+def seldom_lines(job: Job, plans: Plan, at: int, chosen: Collection[str]) -> list[Caution]:
     """What few people run on the stack of a job, of the ``chosen`` axes of the plan of row ``at``: it is tried where nothing else fits."""
     names = seldom_in(job, plans, at, chosen)
-    if not names:
-        return []
-    return [f"few people run {' and '.join(names)} on {job.framework.name}: it was tried because no other plan fits these accelerators"]
+    return [caution("seldom-run", choices=list(names), framework=job.framework.name)] if names else []
 
 
-def remedy_lines(remedies: Remedies, gpus: float, batch: float, seq_len: float, mfu: float) -> list[str]:
+def remedy_lines(remedies: Remedies, gpus: float, batch: float, seq_len: float, mfu: float) -> list[Caution]:
     """What makes the run of a plan much faster, with figures: another batch, or fewer accelerators. Every verb prints these."""
-    lines, within = [], ""
+    lines, within, tokens = [], "", batch * seq_len
     if remedies.over_limit:
-        over = f"{gpus:,.0f} has few divisors: the batch of {in_words(batch * seq_len)} tokens"
-        lines.append(f"{over} is above the limit of {in_words(remedies.over_limit)} for this run")
+        words = {"batch": in_words(tokens), "limit": in_words(remedies.over_limit)}
+        lines.append(caution("batch-over-limit", gpus=gpus, tokens=tokens, limit_tokens=remedies.over_limit, **words))
         within = ", with a batch within the limit"
     if other := remedies.fewer:
         count, more = other.value, f"{abs(other.times - 1.0):.0%} {'more' if other.times >= 1.0 else 'fewer'}"
-        theirs = f"MFU {mfu * other.times * gpus / count:.1%} against {mfu:.1%}{within}"
-        lines.append(f"{count:,.0f} of your {gpus:,.0f} process {more} tokens/s ({theirs}): leave {gpus - count:,.0f} idle")
+        shares = {"mfu": mfu, "mfu_then": mfu * other.times * gpus / count, "within": within}
+        told = {"fewer": count, "idle": gpus - count, "times": other.times, "more": more}
+        lines.append(caution("fewer-accelerators", gpus=gpus, **told, **shares))
     if other := remedies.near_batch:
-        gain = f"--global-batch-size {other.value:g} gives {other.times - 1.0:.0%} more tokens/s"
-        lines.append(f"a batch of {batch:g} splits badly over {gpus:,.0f} GPUs: {gain}")
+        lines.append(caution("batch-splits-badly", global_batch_size=batch, gpus=gpus, better=other.value, gain=other.times - 1.0))
     if other := remedies.larger_batch:
-        gain = f"--global-batch-size {other.value:g} ({in_words(other.value * seq_len)}) gives {other.times:.1f} times the tokens/s"
-        lines.append(f"a batch of {in_words(batch * seq_len)} tokens is small for {gpus:,.0f} GPUs: {gain}")
+        words = {"batch": in_words(tokens), "better_batch": in_words(other.value * seq_len)}
+        lines.append(caution("small-batch", gpus=gpus, tokens=tokens, better=other.value, times=other.times, **words))
     return lines

@@ -157,7 +157,12 @@ _BROKEN = {
 
 
 def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]:
-    """The rules that a row breaks, with its values. A mesh that does not factor hides the rules that follow from it."""
+    """What a row breaks, a sentence for each rule."""
+    return [says for _, says in broken_rules(job, plan, rules, at)]
+
+
+def broken_rules(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[tuple[str, str]]:
+    """The rules that a row breaks, each with a sentence of its values. A mesh that does not factor hides those that follow from it."""
     names = [name for name in _BROKEN if name in rules and not np.ravel(rules[name])[at]]
     if not names:
         return []
@@ -175,7 +180,7 @@ def broken(job: Job, plan: Plan, rules: Mapping[str, Any], at: int) -> list[str]
     hint = f": --count-embedding on counts embedding and loss as layers, {counted:g} for each chunk" if splits else ""
     lacking = broken_ability(job, plan, at) if "stack_can" in names else ""
     return [
-        _BROKEN[name].format(model=job.model, job=job, missing=missing, lacking=lacking, count_ends=hint, **sizes, **values)
+        (name, _BROKEN[name].format(model=job.model, job=job, missing=missing, lacking=lacking, count_ends=hint, **sizes, **values))
         for name in names
     ]
 

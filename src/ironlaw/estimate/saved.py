@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ironlaw import files
 from ironlaw.errors import InputError, quote
-from ironlaw.estimate.as_data import SCHEMA_VERSION
+from ironlaw.estimate.as_data import READABLE
 from ironlaw.question.asked import Asked
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
@@ -59,8 +59,9 @@ def read_answer(path: str | Path) -> Saved:
     tree = _pick_plan(files.read_json(path, "an answer", LARGEST), rank, path)
     if not isinstance(tree, dict) or not {"schema_version", "step", "memory", "plan"} <= set(tree):
         raise InputError(f"{path}: not an answer: schema_version, step, memory or plan is missing; {GIVE}")
-    if (version := tree["schema_version"]) != SCHEMA_VERSION or isinstance(version, bool):
-        raise InputError(f"{path}: schema version {quote(version)}, this version reads {SCHEMA_VERSION}: run ironlaw estimate --json again")
+    if (version := tree["schema_version"]) not in READABLE or isinstance(version, bool):
+        known = " and ".join(map(str, READABLE))
+        raise InputError(f"{path}: schema version {quote(version)}, this version reads {known}: run ironlaw estimate --json again")
     if "asked" not in tree:
         raise InputError(f"{path}: without the key 'asked', made by an earlier version: run ironlaw estimate --json again")
     _check(tree, str(path))

@@ -16,6 +16,8 @@ from typing import Any
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.spellings import find_name
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError, IronlawError, QuestionError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.layer.kinds import kinds
@@ -81,7 +83,7 @@ def _check_header(path: Path, headers: list[str]) -> None:
         seen.add(header)
 
 
-def strange_headers(table: Sequence[tuple[int, dict[str, str]]], folders: tuple[str, ...] = ()) -> list[str]:
+def strange_headers(table: Sequence[tuple[int, dict[str, str]]], folders: tuple[str, ...] = ()) -> list[Caution]:
     """Warnings about headers of a table that name no option but resemble one."""
     names = {*OPTIONS, *_DIMENSIONS}
     aliases = load.aliases(folders).get("columns", {})
@@ -91,9 +93,9 @@ def strange_headers(table: Sequence[tuple[int, dict[str, str]]], folders: tuple[
         if folded and folded not in names and load.fold_name(header) not in aliases:
             near = difflib.get_close_matches(folded, names, n=1, cutoff=0.85)
             if near:
-                warnings.append(f"column {header!r} is no option and is ignored; did you mean {near[0]}?")
+                warnings.append(caution("strange-column", near[0], column=header, nearest=near[0]))
     more = len(warnings) - MOST_WARNINGS
-    return warnings if more <= 1 else [*warnings[:MOST_WARNINGS], f"and {more} more such columns"]
+    return warnings if more <= 1 else [*warnings[:MOST_WARNINGS], caution("more-strange-columns", count=more)]
 
 
 def options_of(cells: dict[str, str], folders: tuple[str, ...]) -> dict[str, Any]:

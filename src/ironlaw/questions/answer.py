@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.cautions.record import Caution
 from ironlaw.errors import QuestionError, UnknownNameError, nearest_names
 from ironlaw.question.options import Option
 from ironlaw.question.synonyms import resolve
@@ -97,7 +98,7 @@ class Answer(Shown):
     terms: Sequence[Term] = ()  # the Term of every number in the headline
     values: Mapping[str, Any] = field(default_factory=dict)  # more plain values for the JSON
     assumptions: Assumptions = field(default_factory=list)
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Caution] = ()
     feasible: bool = True
     folders: tuple[str, ...] = ()
     possible: bool = True  # False: no plan of the question is legal, so the question is wrong (exit status 2)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.answer import Group, answer
@@ -32,7 +34,7 @@ class AskedRun:
     busy: float | None  # share of a step in which accelerators compute or move memory; None: unknown
     group: Group | None  # the estimate; None: hours were given
     assumptions: Assumptions
-    warnings: list[str]
+    warnings: list[Caution]
 
 
 def refuse_unused(values: Mapping[str, Any], used: tuple[str, ...], given: str) -> None:
@@ -51,7 +53,7 @@ def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
         raise PlanError(f"no such plan: {why_impossible(estimate)}")
     if not bool(group.memory.fits[0]):
         remedies = describe_offers(offers(estimate)) + describe_counts(nearest_counts(estimate))
-        return group.replace(warnings=(*group.warnings, f"the plan does not fit in memory{remedies}"))
+        return group.replace(warnings=(*group.warnings, caution("does-not-fit", remedies=remedies)))
     return group
 
 
@@ -70,7 +72,7 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     warnings = list(group.warnings)
     useful, wall = scalar(run.seconds), scalar(run.failures.seconds)
     if math.isnan(wall):
-        warnings.append("failures are left out: with them the run makes almost no progress")
+        warnings.append(caution("failures-left-out"))
         wall = useful
     gpus = scalar(group.plan.gpus)
     title = f"{group.job.model.title}, {units.show(run.tokens, 'token')}, on {gpus:,.0f} {group.cluster.accelerator.title}"

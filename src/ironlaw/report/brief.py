@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.as_data import warnings
 from ironlaw.report import estimate as pages
 from ironlaw.report import search
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     from ironlaw.estimate.offers import Offer
 
 LINES = 6  # of the first paragraph: a title and five lines
-_WARNING = re.compile(r"^(?:\x1b\[\d+m)?warning: .*", re.MULTILINE)
 
 
-def brief_page(page: str) -> str:
-    """The first paragraph of a page, at most six lines, and its warnings.
+def brief_page(page: str, warnings: Iterable[str | Mapping[str, Any]], colour: bool = False) -> str:
+    """The first paragraph of a page, at most six lines, and the warnings of its answer.
 
-    >>> print(brief_page("title\\nanswer\\n\\nTable\\n 1\\n\\nwarning: a\\nwarning: b"))
+    >>> print(brief_page("title\\nanswer\\n\\nTable\\n 1\\n\\nwarning: a", ["a"]))
     title
     answer
     warning: a
-    warning: b
     """
-    return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_WARNING.findall(page)])
+    return "\n".join([*page.partition("\n\n")[0].split("\n")[:LINES], *_warning_lines(sentences(warnings), colour)])
 
 
 def brief_estimate(
@@ -48,7 +46,7 @@ def brief_search(data: dict[str, Any], colour: bool = False) -> str:
     ink = Ink(colour)
     title = next(search.head(data, ink))
     lines = list(search.best(data, ink))[:3] if data["plans"] else [line for line in search.no_plan(data, ink) if line]
-    return "\n".join([title, *lines, *_money(data), *_warning_lines(data["warnings"], colour)])
+    return "\n".join([title, *lines, *_money(data), *_warning_lines(sentences(data["warnings"]), colour)])
 
 
 def _money(data: dict[str, Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.throughput import describe_data, tabulate_suspects
@@ -49,7 +50,7 @@ def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
         list(_comparison(data, ink)),
         list(memory_lines(data.get("memory") or [], data.get("memory_run"), ink)),
         list(efficiency_lines(data.get("parallel_efficiency") or [], ink)),
-        [ink.bad("warning: ") + w for w in data.get("warnings", [])],
+        [ink.bad("warning: ") + w for w in sentences(data.get("warnings", []))],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 

@@ -33,14 +33,14 @@ def plan_words(plan: Mapping[str, Any]) -> str:
 def text(comparison: Mapping[str, Any]) -> str:
     """The comparison in a terminal: every job, then the chosen rows with their terms, then the order of measured plans."""
     rows: list[tuple[str, ...]] = [("row", "measured", "published plan", "our best", "ratio", "with caution", "same stack", "")]
-    rows += [(*_cells(row), "within 10 %" if row["verdict"].startswith("within") else "beyond 10 %") for row in comparison["compared"]]
+    rows += [(*_cells(row), "within 10 %" if row["close"] else "beyond 10 %") for row in comparison["compared"]]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = [published_jobs.text(comparison["plans"], comparison["jobs"]), ""]
     for row in rows:
         cells = [c.ljust(w) if k in (0, 7) else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
     for plan in comparison["compared"]:
-        if not plan["verdict"].startswith("within"):
+        if not plan["close"]:
             lines += ["", f"{plan['id']}: {_terms(plan['terms'])}", f"  {plan['verdict']}"]
     return "\n".join([*lines, "", _agreement(comparison["orders"]["families"]), _regret(comparison["orders"]["total"])])
 
@@ -92,7 +92,7 @@ def markdown(comparison: Mapping[str, Any]) -> str:
 def _intro(comparison: Mapping[str, Any]) -> Iterator[str]:
     """What the page compares, and its main results."""
     plans = comparison["compared"]
-    close = [row for row in plans if row["verdict"] == "within 10 %"]
+    close = [row for row in plans if row["close"]]
     too_large = sum(not row["fits"] for row in close)
     yield "# Published plans against ours\n"
     yield (
@@ -146,7 +146,7 @@ def _beyond(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "## Beyond 10 %: the terms, and who is right\n"
     yield "Predicted seconds of the published plan minus those of ours, largest terms first.\n"
     for row in plans:
-        if row["verdict"] == "within 10 %":
+        if row["close"]:
             continue
         yield f"**{row['id']}**, {row['model']}: {_terms(row['terms'])}."
         if row["own"] is not None and row["terms_own"]:

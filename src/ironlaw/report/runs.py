@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.measure.read.limits import printable
 from ironlaw.measure.runs.differences import NS, window_parts
@@ -182,7 +183,7 @@ def compare_page(data: Mapping[str, Any], colour: bool = False) -> str:
         parts.append(_term_lines(f"window: {window['of']}", rows, ink))
     if data["steps"]:
         parts.append(_term_lines("median over steps", data["steps"], ink))
-    parts.append([ink.bad("warning: ") + w for w in data["warnings"]])
+    parts.append([ink.bad("warning: ") + w for w in sentences(data["warnings"])])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
@@ -272,7 +273,7 @@ def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
                 f"limit: the larger of 3.0% and {NOISE_TIMES:g} x noise {c['noise']:.2%}, learned from {c['noise_from_runs']} other runs;"
                 f" {c['samples'][0]} and {c['samples'][1]} steps, at least {LEAST_SAMPLES} each"
             )
-    parts.append([ink.bad("warning: ") + w for w in data["warnings"]])
+    parts.append([ink.bad("warning: ") + w for w in sentences(data["warnings"])])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
@@ -293,7 +294,7 @@ def change_page(data: Mapping[str, Any], colour: bool = False) -> str:
     ink, run = Ink(colour), data["run"]
     step = f", step {_seconds(run['step_seconds'])} over {run['steps']}" if run["step_seconds"] is not None else ""
     lines = [f"{data['done']}: run {_name(run)}{step}, in {plain(data['store'])}"]
-    return "\n".join(lines + [ink.bad("warning: ") + w for w in data["warnings"]])
+    return "\n".join(lines + [ink.bad("warning: ") + w for w in sentences(data["warnings"])])
 
 
 # Layout

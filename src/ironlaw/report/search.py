@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE, OFFLOADS
@@ -405,7 +406,7 @@ def _miss(row: dict[str, Any]) -> str:
 
 def notes(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     """Warnings, then the defaults that the search assumed."""
-    for warning in dict.fromkeys(data["warnings"]):
+    for warning in sentences(data["warnings"]):
         yield ink.bad("warning: ") + warning
     defaults = [a for a in data["assumptions"] if a["origin"] == "default" and a["name"] not in _LEFT_OUT]
     if defaults:

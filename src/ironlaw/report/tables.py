@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.cautions.record import read_record
 from ironlaw.estimate.as_data import warnings
 from ironlaw.estimate.columns import estimate_row
 from ironlaw.estimate.term_data import number
@@ -52,7 +53,7 @@ def data_answer(title: str, data: Mapping[str, Any], paths: Mapping[str, str]) -
             found = found.get(key) if isinstance(found, Mapping) else None
         if found:
             tables.append(rows_table(path.rpartition(".")[2], heading, [found] if isinstance(found, Mapping) else found))
-    return Answer(title, (), tables, warnings=data.get("warnings", ()))
+    return Answer(title, (), tables, warnings=[read_record(one) for one in data.get("warnings", ())])
 
 
 def rows_table(name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
@@ -92,7 +94,7 @@ def question_data(result: SearchResult) -> dict[str, Any]:
     }
 
 
-def _seldom(choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[str]:
+def _seldom(choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[Caution]:
     """What few people run of the best plan, of the axes that the question leaves open."""
     if not choices or not choices[0].setting.seldom:
         return []
@@ -100,7 +102,7 @@ def _seldom(choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> lis
     return seldom_lines(group.job, group.plan, at, {*OPEN_AXES, "schedule"} - {*choices[0].setting.base.asked.given})
 
 
-def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[str]:
+def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple[Estimate, int]]) -> list[Caution]:
     """What makes the best plan of one number of accelerators much faster, as an estimate of the question says it."""
     if len(result.question.gpus) > 1 or result.partial or not choices:
         return []
@@ -112,15 +114,12 @@ def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple
     return remedy_lines(found, best.setting.gpus, best.setting.batch, best.setting.seq_len, scalar(group.throughput["mfu"], at))
 
 
-def search_warnings(result: SearchResult) -> list[str]:
+def search_warnings(result: SearchResult) -> list[Caution]:
     """A warning where the search stopped before its end."""
     if not result.partial:
         return []
     begun = sum(1 for s in result.settings if s.swept)
-    return [
-        f"partial: the search stopped after {result.seconds:.0f} s, with {begun} of {len(result.settings)} settings begun;"
-        " raise --time-limit, or narrow it with --fix"
-    ]
+    return [caution("search-stopped", seconds=result.seconds, begun=begun, settings=len(result.settings))]
 
 
 def plan_entries(

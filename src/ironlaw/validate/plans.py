@@ -115,7 +115,7 @@ def judge(row: dict[str, Any]) -> dict[str, Any]:
         verdict = "within 10 %"
     else:
         verdict = read_notes()["verdict"].get(row["id"], "")
-    return {**row, "verdict": verdict}
+    return {**row, "close": ratio is not None and ratio <= 1.0 + CLOSE, "verdict": verdict}
 
 
 # --- order of measured plans -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import QuestionError
 
 PARAMETERS = 6_738_415_616  # of Llama 2 7B
@@ -123,7 +124,7 @@ def test_states_on_nvme_leave_the_host_and_take_their_time():
 def test_drives_of_another_server_are_told_with_their_grade_until_a_record_has_its_own(tmp_path):
     """Read and written are 12 bytes a parameter; the update hides as much of it with other drives."""
     assumed = row(offload="nvme", framework="deepspeed")
-    (warning,) = (line for line in assumed["warnings"] if "NVMe" in line)
+    (warning,) = (line for line in sentences(assumed["warnings"]) if "NVMe" in line)
     assert "25 GB/s are assumed for each server" in warning and "grade paper" in warning and "dgx-a100" in warning
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes" / "ours.toml").write_text(
@@ -131,7 +132,7 @@ def test_drives_of_another_server_are_told_with_their_grade_until_a_record_has_i
         '[sources.own]\ntitle = "fio"\nurl = "https://a.example"\nread = 2026-11-27\ngrade = "measured"\n'
     )
     own = row(offload="nvme", framework="deepspeed", node="ours", catalog=tmp_path)
-    assert not any("NVMe" in line for line in own["warnings"])
+    assert not any("NVMe" in line for line in sentences(own["warnings"]))
     drives = [parts(one, "step")["states from and to NVMe"] for one in (assumed, own)]
     assert drives[0] - drives[1] == pytest.approx(2 * 12 * PARAMETERS * (1 / 25e9 - 1 / 40e9))
-    assert not any("NVMe" in line for line in row(offload="optimizer", framework="deepspeed")["warnings"])
+    assert not any("NVMe" in line for line in sentences(row(offload="optimizer", framework="deepspeed")["warnings"]))

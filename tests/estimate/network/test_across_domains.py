@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network.sharding import reductions
 from ironlaw.estimate.pipeline.stages import stages
@@ -21,7 +22,7 @@ def one(value) -> float:
 def answer(model, gpus, **changes):
     asked = {"on": "gb200", "seq_len": 4096, "micro_batch_size": 1, "global_batch_size": 4 * gpus, "zero": 1, **changes}
     found = ironlaw.estimate(model, gpus=gpus, **asked)
-    assert found.legal[0], found.row()["warnings"]
+    assert found.legal[0], sentences(found.row()["warnings"])
     return found.groups[0]
 
 

@@ -7,13 +7,14 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.cautions.record import sentences
 
 ASK = {"on": "h100-sxm", "gpus": 8, "tp": 8, "pp": 1, "zero": 1, "global_batch_size": 8, "micro_batch_size": 1, "recompute": "none"}
 
 
 def tree(model="llama-3-8b", **changes):
     answer = ironlaw.estimate(model, **{**ASK, **changes})
-    assert answer.legal[0], answer.row()["warnings"]
+    assert answer.legal[0], sentences(answer.row()["warnings"])
     return answer.groups[0].step.tree
 
 

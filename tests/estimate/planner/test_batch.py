@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironlaw import estimate
+from ironlaw.cautions.record import sentences
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.batch import pick_batch
@@ -133,7 +134,7 @@ def test_a_batch_that_cannot_be_split_is_given_one_sequence_for_each_rank():
 
 def test_a_given_batch_that_is_divided_badly_gets_one_line_that_names_a_better_one():
     question = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": 768}
-    lines = [line for line in estimate(**question, global_batch_size=516).row(0)["warnings"] if "splits badly" in line]
+    lines = [line for line in sentences(estimate(**question, global_batch_size=516).row(0)["warnings"]) if "splits badly" in line]
     assert len(lines) == 1
     better = float(lines[0].split("--global-batch-size ")[1].split(" gives")[0])
     bad, good = (estimate(**question, global_batch_size=batch).tokens_per_second[0] for batch in (516, better))
@@ -144,4 +145,4 @@ def test_a_given_batch_that_is_divided_badly_gets_one_line_that_names_a_better_o
 @pytest.mark.parametrize("batch", [512, 768, 516 - 4])
 def test_a_batch_that_plans_divide_well_gets_no_such_line(batch):
     answer = estimate("llama-3-70b", on="h100-sxm", gpus=768, global_batch_size=batch)
-    assert not [line for line in answer.row(0)["warnings"] if "splits badly" in line]
+    assert not [line for line in sentences(answer.row(0)["warnings"]) if "splits badly" in line]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
@@ -317,7 +318,7 @@ def test_where_no_plan_keeps_the_margin_the_fastest_that_fits_is_taken_and_that_
     for length in range(4096, 65536, 1024):
         estimate = ironlaw.estimate("qwen-3-0.6b", on="l4", gpus=1, global_batch_size=1, seq_len=length, offload="none")
         row = estimate.row(0)
-        told = any("no plan leaves" in line for line in row["warnings"])
+        told = any("no plan leaves" in line for line in sentences(row["warnings"]))
         said.add((row["memory"]["keeps_margin"], row["memory"]["fits"], told))
         if not row["memory"]["fits"]:
             break
@@ -328,5 +329,5 @@ def test_where_no_plan_keeps_the_margin_the_fastest_that_fits_is_taken_and_that_
 @pytest.mark.parametrize("given", [{}, {"tp": 1, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}])
 def test_only_a_given_plan_is_said_to_lack_context_parallel(given):
     row = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, seq_len=131072, **given).row(0)
-    assert any("context parallel (--cp) may be faster" in line for line in row["warnings"]) == bool(given)
+    assert any("context parallel (--cp) may be faster" in line for line in sentences(row["warnings"])) == bool(given)
     assert (row["plan"]["cp"] > 1) == (not given)

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ironlaw
+from ironlaw.cautions.record import sentences
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError
 from ironlaw.measure.runs import exchange, saved_diagnosis, store
@@ -809,7 +810,7 @@ def test_every_answer_has_the_common_keys(ask, path, tmp_path):
         _, out, _ = ask(*words, "--json")
         assert common <= set(json.loads(out)), words
     _, out, _ = ask("add", _file(tmp_path, diagnosis()), "--json")
-    assert json.loads(out)["warnings"] == ["the store already has this diagnosis: nothing was added"]
+    assert sentences(json.loads(out)["warnings"]) == ["the store already has this diagnosis: nothing was added"]
 
 
 def test_pages_print_no_control_characters(ask, path):

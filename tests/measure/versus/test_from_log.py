@@ -8,6 +8,7 @@ import pytest
 
 import ironlaw
 import paths
+from ironlaw.cautions.record import sentences
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 from ironlaw.measure.diagnose import diagnose
@@ -126,7 +127,7 @@ def test_a_throughput_alone_is_compared(capsys):
     assert main([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["files"] == [] and data["comparison"]["measured_run"]["tokens_per_second"] == pytest.approx(150e3)
-    assert any("give --seq-len and --global-batch-size" in line for line in data["warnings"])
+    assert any("give --seq-len and --global-batch-size" in line for line in sentences(data["warnings"]))
 
 
 def test_a_throughput_without_its_run_is_refused():

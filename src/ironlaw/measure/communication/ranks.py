@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ironlaw.cautions.record import as_record
 from ironlaw.errors import InputError
 from ironlaw.measure.communication.classify import Classified, Mask, classify
 from ironlaw.measure.communication.collectives import Collective, Link, collectives
@@ -103,7 +104,7 @@ class Ranks:
             "by_size": by_size(self.meetings, link),
             "by_rank": [t.data(middle) for t in self.totals],
             "late": [t.rank for t in self.late_ranking],
-            "warnings": list(self.warnings),
+            "warnings": [as_record(one) for one in self.warnings],
         }
 
 

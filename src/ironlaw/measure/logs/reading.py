@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import Model
+from ironlaw.cautions.record import as_record
 from ironlaw.errors import QuestionError
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.asked import fitting_length, options_of_run
@@ -70,6 +71,7 @@ class LogReading:
         plain["aside"] = [_in_seconds(aside, ("median",)) for aside in plain["aside"]]
         if plain["collectives"] is not None:
             plain["collectives"]["fits"] = [_in_seconds(fit, ("latency",)) for fit in plain["collectives"]["fits"]]
+        plain["warnings"] = [as_record(one) for one in self.warnings]
         return plain
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ironlaw.cautions.record import as_record
 from ironlaw.measure.logs.log import Notes, lines, number
 
 OOM, SUMMARY, DEEPSPEED, SMI = "out-of-memory message", "memory_summary", "DeepSpeed memory lines", "nvidia-smi"
@@ -85,7 +86,7 @@ class MemoryText:
     def data(self) -> dict[str, Any]:
         """Plain data for JSON."""
         rows = [asdict(entry) | {"unallocated": entry.unallocated} for entry in self.entries]
-        return {"path": self.path, "entries": rows, "warnings": list(self.warnings)}
+        return {"path": self.path, "entries": rows, "warnings": [as_record(one) for one in self.warnings]}
 
 
 def recognise(head: bytes) -> bool:

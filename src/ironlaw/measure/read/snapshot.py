@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ironlaw.cautions.record import as_record
 from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import Deadline, open_bytes, printable
 from ironlaw.measure.read.pickles import is_pickle, load_plain
@@ -124,7 +125,13 @@ class Snapshot:
             if device.churn is not None:
                 row["churn"] |= {"per_second": device.churn.per_second, "ooms": [{"size": s, "free": f} for s, f in device.churn.ooms]}
             devices.append(row)
-        return {"path": self.path, "form": self.form, "devices": devices, "settings": self.settings, "warnings": list(self.warnings)}
+        return {
+            "path": self.path,
+            "form": self.form,
+            "devices": devices,
+            "settings": self.settings,
+            "warnings": [as_record(one) for one in self.warnings],
+        }
 
 
 def recognise(head: bytes) -> bool:

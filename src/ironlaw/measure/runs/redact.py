@@ -24,8 +24,8 @@ from ironlaw.measure.read.toml import DATA, shipped
 
 HERE = Path(__file__).parents[1]
 PUBLIC = "public_names.toml"
-ROOMS = ("measure", "estimate", "report")  # packages whose strings appear in a diagnosis
-PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path"})
+ROOMS = ("cautions", "measure", "estimate", "report")  # packages whose strings appear in a diagnosis
+PATH_KEYS = frozenset({"path", "paths", "folder", "against", "trace", "source_path", "where"})
 HIDDEN_KEYS = frozenset(
     {
         "host",

@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
+from ironlaw.cautions.record import as_record
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.measure.read.toml import shipped
 from ironlaw.measure.versus.predicted import RATES, Predicted, read_estimate
@@ -132,7 +133,7 @@ class Comparison:
                 "accelerator": plan["accelerator"],
                 "recompute": {"measured_seconds": self.measured.recompute_seconds, "predicted_seconds": self.predicted.recompute_seconds},
                 "utilisation": compare_utilisation(self.measured, self.predicted),
-                "warnings": list(self.warnings),
+                "warnings": [as_record(one) for one in self.warnings],
                 "measured_run": None if self.run is None else self.run.data(),
                 "next_command": self.next_command,
             },

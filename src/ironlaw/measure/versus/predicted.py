@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.errors import InputError, PlanError, QuestionError, quote
+from ironlaw.estimate.as_data import READABLE
 from ironlaw.estimate.saved import rename_rates
 from ironlaw.files import parse_json
 from ironlaw.measure.read.limits import open_bytes
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
 
 RATES = ("mfu", "mfu_full_square", "hfu", "hfu_full_square")
-SCHEMA = 1  # schema version of an estimate as JSON
 LARGEST = 8 << 20  # [B] an estimate with every formula explained takes 0.3 MB
 DEEPEST = 24  # levels of a step tree; the deepest of today's has 7
 MOST_NODES = 20_000
@@ -115,10 +115,10 @@ def _read(data: Any, where: str) -> Predicted:
     """Read the estimate in ``data``; InputError if something is wrong with it."""
     if not isinstance(data, dict) or not {"schema_version", "step", "plan"} <= set(data):
         raise InputError(f"{where}: not an estimate: schema_version, step or plan is missing; give a file from ironlaw estimate --json")
-    if data["schema_version"] != SCHEMA or isinstance(data["schema_version"], bool):
-        version = quote(data["schema_version"])
+    if data["schema_version"] not in READABLE or isinstance(data["schema_version"], bool):
+        version, known = quote(data["schema_version"]), " and ".join(map(str, READABLE))
         raise InputError(
-            f"{where}: an estimate with schema version {version}, this version reads {SCHEMA}: run ironlaw estimate --json again"
+            f"{where}: an estimate with schema version {version}, this version reads {known}: run ironlaw estimate --json again"
         )
     step, plan = _read_table(data, "step", where), _read_table(data, "plan", where)
     if step.get("seconds") is None:

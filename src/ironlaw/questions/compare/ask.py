@@ -14,6 +14,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import IronlawError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
@@ -248,27 +250,25 @@ def _terms(
 
 def _warnings(
     hardware: Sequence[Hardware], candidates: Sequence[Candidate], books: Sequence[Textbook], left_out: Sequence[str], training: bool
-) -> list[str]:
+) -> list[Caution]:
     """What a reader must know: prices first, then what rows share, then what the three-roof model leaves out."""
-    lines = [f"left out: {item}" for item in left_out]
+    lines = [caution("left-out", item=item) for item in left_out]
     if training:
         lines += price_warnings(hardware)
     batches = {candidate.planned.batch_tokens for candidate in candidates if candidate.planned}
     if len(batches) > 1:
-        lines.append("the default batch differs with the number of accelerators: give --global-batch-size to compare one job")
-    by_line: dict[str, list[Candidate]] = {}
+        lines.append(caution("batches-differ"))
+    by_line: dict[Caution, list[Candidate]] = {}
     for candidate in candidates:
         for line in candidate.warnings:
             by_line.setdefault(line, []).append(candidate)
     for line, rows in by_line.items():
         if line not in lines:
-            named = len(rows) == len(candidates) or any(row.hardware.name in line for row in rows)
-            lines.append(line if named else f"{', '.join(row.label for row in rows)}: {line}")
+            named = len(rows) == len(candidates) or any(row.hardware.name in str(value) for row in rows for value in line.values.values())
+            lines.append(line if named else line.within(", ".join(row.label for row in rows)))
     above = [candidate.above for candidate in candidates if candidate.above]
     if above:
-        lines.append(
-            f"MFU above the highest that published runs of such a model measured (in brackets, and of how many): {', '.join(above)}"
-        )
+        lines.append(caution("above-measured-rows", rows=above))
     own = [one.warnings for one in hardware] + [book.warnings for book in books]
     lines += [line for part in own for line in part]
     return [*lines, *(three_roof_words.warnings(books) if training else [])]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog.records import Price
+from ironlaw.cautions.record import Caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.near_counts import describe_counts
@@ -38,7 +39,7 @@ class Hardware:
     prices: Prices
     terms: tuple[Term, ...]
     assumptions: tuple[dict[str, Any], ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
 
     def row(self) -> dict[str, Any]:
         """The keys that no count changes."""
@@ -162,7 +163,7 @@ class Candidate:
     most: float | None = None  # accelerators that the power limit feeds
     terms: tuple[Term, ...] = ()
     assumptions: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     above: str = ""  # its MFU and the highest that a published run measured, where it is above
 
     @property
@@ -201,7 +202,7 @@ class Textbook:
     first_order: FirstOrder
     real_ranks: RealRanks | None
     terms: tuple[Term, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
 
     def row(self) -> dict[str, Any]:
         """The row of the tables and of JSON."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.estimate.layer.cached import cached_elements
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
@@ -86,7 +88,7 @@ def above_peak(gpus: float | None, target: float | None, knobs: Knobs, device: D
 
 def answer_first_order(
     values: dict[str, Any], knobs: Knobs, device: Device, price: Any, dense_peak: float
-) -> tuple[FirstOrder, RealRanks | None, list[Term], list[str]]:
+) -> tuple[FirstOrder, RealRanks | None, list[Term], list[Caution]]:
     """The numbers of the three-roof model with their Terms and warnings; its MFU is of the dense peak, whatever ``--peak`` is given."""
     target, gpus = values.get("target_tokens_per_second"), values.get("gpus")
     share = values.get("gpus_per_replica") or three_roof.replica(knobs, device)
@@ -95,17 +97,14 @@ def answer_first_order(
         given = values.get("dp", 8.0)
         roofs = three_roof.printed(knobs, device, given, target, gpus)
         ranks = 2.0  # the printed term is correct for two ranks
-        warnings.append(
-            f"as printed, {device.name}: the network term ignores the number of ranks, and one accelerator of"
-            f" {plain(device.capacity) / 1e9:,.0f} GB is assumed to fit a replica that needs {share:g}"
-        )
+        warnings.append(caution("three-roof-printed", accelerator=device.name, gigabytes=plain(device.capacity) / 1e9, replica=share))
         real = _with_real_ranks(knobs, device, roofs, given)
         share = 1.0
     else:
         roofs = three_roof.corrected(knobs, device, share, target, gpus)
         ranks = (roofs.gpus if math.isfinite(roofs.gpus) else share) / share
         if gpus and gpus < share:
-            warnings.append(f"{device.name}: a replica needs {share:g}, {gpus:g} are given: the three-roof model has no answer")
+            warnings.append(caution("three-roof-no-answer", accelerator=device.name, replica=share, gpus=gpus))
             roofs = Roofs(roofs.terms, roofs.bound, math.nan, share)
     limits = three_roof.limits(knobs, device, share, target, ranks)
     terms = [*roofs.terms.values(), *limits.values()]

@@ -8,6 +8,8 @@ from datetime import date
 from typing import Any
 
 from ironlaw.catalog.records import Price
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.money import find_price, price_if_known
@@ -57,7 +59,7 @@ def bind_hardware(name: str, values: Mapping[str, Any], folders: tuple[str, ...]
         prices=prices,
         terms=tuple(terms),
         assumptions=tuple({**item, "name": f"{name} {item['name']}"} for item in notes),
-        warnings=(f"--peak of {name} is {above:.2f} times its dense peak: no kernel is that fast",) if above > 1.0 else (),
+        warnings=(caution("above-dense-peak", accelerator=name, times=above),) if above > 1.0 else (),
     )
 
 
@@ -76,7 +78,7 @@ def _price_resources(device: Device, price: Any) -> tuple[Prices, list[Term]]:
     return prices, [bandwidth, arithmetic, balance]
 
 
-def price_warnings(hardware: Sequence[Hardware]) -> list[str]:
+def price_warnings(hardware: Sequence[Hardware]) -> list[Caution]:
     """One warning where the compared prices are of different terms, providers or times, or some are not known."""
     listed = [(one.name, one.record) for one in hardware if one.record is not None]
     reasons = _differences(listed)
@@ -84,9 +86,9 @@ def price_warnings(hardware: Sequence[Hardware]) -> list[str]:
     if given and listed:
         reasons.append(f"of {', '.join(given)} given, of the others from the catalogue")
     unknown = [one.name for one in hardware if math.isnan(one.prices.usd_per_gpu_hour)]
-    lines = [f"no price of {', '.join(unknown)} is known: give --price {unknown[0]}=USD"] if unknown else []
+    lines = [caution("no-price", accelerators=unknown, first=unknown[0])] if unknown else []
     if reasons and len(hardware) > 1:
-        lines.insert(0, f"the prices are not comparable: {', '.join(reasons)}: give --price A=USD,B=USD")
+        lines.insert(0, caution("prices-not-comparable", reasons=reasons))
     return lines
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.compare.candidates import Candidate, FirstOrder, Hardware, Textbook
@@ -25,10 +27,6 @@ KNOBS = (
     ("kappa", "kappa", "6 to train, 2 forward only; of the active parameters of a mixture"),
     ("global-batch-tokens", "tokens_per_step", "larger spreads optimizer and network bytes over more tokens, until training suffers"),
     ("utilization", "efficiency", "0.6 to 0.9 of the roof that binds"),
-)
-LEFT_OUT = (
-    "the three-roof model leaves out the traffic of tensor, pipeline and context parallelism and the routing of experts, and counts"
-    " replicas of several accelerators as one; the network share of the estimate has all of it"
 )
 
 
@@ -143,15 +141,15 @@ def _data_parallel_limit(first: FirstOrder, words: str) -> str:
     return f"{words} {first.cap:,.0f} tokens/s" + (f"; the target needs a batch of {needed / 1e6:.3g} M tokens" if needed else "")
 
 
-def warnings(books: Sequence[Textbook]) -> list[str]:
+def warnings(books: Sequence[Textbook]) -> list[Caution]:
     """What the three-roof model leaves out, and where it implies a higher MFU than tuned runs reach."""
     if not books:
         return []
     implied = {book.label: book.first_order.mfu for book in books if book.first_order.mfu > USUAL_MFU[1]}
     usual = f"{USUAL_MFU[0]:.0%} to {USUAL_MFU[1]:.0%}"
     shares = ", ".join(f"{share:.0%} on {name}" for name, share in implied.items())
-    line = f"the three-roof model implies an MFU of {shares}; tuned runs reach {usual}: it counts too few GPUs"
-    return [*([line] if implied else []), LEFT_OUT]
+    above = [caution("three-roof-mfu", shares=shares, usual=usual, implied=implied)] if implied else []
+    return [*above, caution("three-roof-leaves-out")]
 
 
 def tables(books: Sequence[Textbook], knobs: Knobs, values: dict[str, Any]) -> list[Table]:

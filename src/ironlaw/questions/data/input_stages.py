@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
@@ -54,7 +56,7 @@ class InputPipeline:
     workers: float  # workers that are counted
     prefetch: float  # batches that a worker prefetches
     terms: list[Term]  # of tokenisation and storage
-    warnings: list[str]
+    warnings: list[Caution]
 
     def process_time(self, workers: float) -> float:
         """Time between two batches of so many workers [s]."""
@@ -110,7 +112,7 @@ def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
         workers = min(max(scalar(needed), 1.0), most)
         assume(notes, "workers", f"{workers:g} for each accelerator", "chosen")
     elif workers > most:
-        warnings.append(f"{workers * step.per_node:,.0f} workers of a node share {values['cores']:,.0f} cores: they will be slower")
+        warnings.append(caution("workers-share-cores", workers=workers * step.per_node, cores=values["cores"]))
     if "prefetch_factor" not in values:
         assume(notes, "prefetch_factor", "2 batches a worker", "default")
     prefetch = values.get("prefetch_factor", 2.0)
@@ -146,7 +148,7 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     return stored, 8.0 * length if length else stored
 
 
-def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[Term | None, list[str]]:
+def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[Term | None, list[Caution]]:
     """Read rate of a node; None with a warning where no storage is given."""
     if "fetch_time" in values:
         rates = ("disk", "storage_network", "shared_storage", "sustained", "access_factor")
@@ -159,7 +161,7 @@ def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     if math.isinf(min(disk, network)):
         if unused := [name for name in ("sustained", "access_factor") if name in values]:
             raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --disk, --storage-network or --shared-storage")
-        return None, ["storage is not counted: give --disk, --storage-network, --shared-storage or --fetch-time"]
+        return None, [caution("storage-not-counted")]
     if "sustained" not in values:
         assume(notes, "sustained", f"{defaults.SUSTAINED:g} of the datasheet's rate", "default")
     if "access_factor" not in values:

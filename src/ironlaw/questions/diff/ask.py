@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
@@ -71,7 +72,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
             Table("causes", "Each change alone", _CAUSES, causes.rows),
         ],
         values={"equal": equal},
-        warnings=[f"no causes: {causes.why_not}"] if causes.why_not else [],
+        warnings=[caution("no-causes", why=causes.why_not)] if causes.why_not else [],
         feasible=equal,
         folders=folders,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ironlaw.cautions.record import Caution
 from ironlaw.questions.answer import Table
 from ironlaw.terms import Term
 
@@ -15,4 +16,4 @@ class Part:
     headline: list[str]
     tables: list[Table]
     terms: list[Term]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Caution] = field(default_factory=list)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.placement import slices_of
 from ironlaw.estimate.smaller import Used
@@ -66,11 +67,11 @@ def compare(base: Base, repair_time: float, given: tuple[float, ...] | None) -> 
     ]
     none = {row["policy"]: row for row in everything if row["spares"] == 0.0}
     terms = [_odds(base, repair_time), *(_expected(base, row) for row in (best, none[WAIT], none[FEWER]))]
-    warnings = ["spare nodes are not validated: no published run gives its spares, repair time and goodput together"]
+    warnings = [caution("spares-not-validated")]
     if slices_of(base.group.cluster.node):
-        warnings.append("slices of a torus: a spare node can replace a failed one only where the switches of the pod can join it")
+        warnings.append(caution("spares-of-slices"))
     if best["spares"] == most:
-        warnings.append(f"more than {most} spare nodes were not compared, and they may be cheaper still")
+        warnings.append(caution("more-spares", most=most))
     return Part([_sentence(best, none), _checkpoint_sentence(base)], tables, list({term.name: term for term in terms}.values()), warnings)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost
 from ironlaw.law import goodput as law
@@ -78,7 +79,7 @@ def compare(base: Base, values: Mapping[str, Any], folders: tuple[str, ...]) -> 
     even = break_even(stops, scalar(failures.seconds) * base.price.value / price.value if price.value else math.inf)
     table = Table("spot", "Spot machines against on-demand machines", filled_columns(WAYS, rows), rows)
     limit = Table("break_even", "Interruptions at which spot and on-demand machines cost the same", EVEN, [_even_row(base, even)])
-    warnings = ["interruptions are taken to be independent: a provider that needs its machines back takes many at once"]
+    warnings = [caution("independent-interruptions")]
     return Part([_sentence(rows, stops), _even_sentence(base, even)], [table, limit], [interruption, interval, wall], warnings)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Caution, only
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.law import cost
@@ -264,11 +266,9 @@ def _assumptions(fleet: Fleet, values: Mapping[str, Any]) -> Assumptions:
     return listed
 
 
-def _warnings(fleet: Fleet) -> list[str]:
+def _warnings(fleet: Fleet) -> list[Caution]:
     """What the schedule leaves out, and jobs that are late."""
-    warnings = ["a job keeps its accelerators from its start to its end; idle accelerators are taken to draw nothing"]
+    warnings = [caution("fleet-keeps-accelerators")]
     for one in fleet.found.placed:
-        warnings += [
-            f"{fleet.reservation.jobs[one.task].name}: {text}" for text in fleet.run(one).group.warnings if text.startswith("left out")
-        ]
+        warnings += [line.within(fleet.reservation.jobs[one.task].name) for line in only(fleet.run(one).group.warnings, "left-out")]
     return warnings

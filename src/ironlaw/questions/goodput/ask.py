@@ -9,6 +9,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Caution, without
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -64,7 +66,7 @@ class Run:
     cluster: Cluster
     sizes: list[Size]
     assumptions: Assumptions
-    warnings: list[str]
+    warnings: list[Caution]
 
 
 def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
@@ -107,15 +109,12 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     )
 
 
-def _list_warnings(values: Mapping[str, Any], largest: Size) -> list[str]:
+def _list_warnings(values: Mapping[str, Any], largest: Size) -> list[Caution]:
     """Warnings on the failure rate of large jobs, and on what is not validated."""
     warnings = []
     if "mttf" not in values and largest.gpus >= MANY_ACCELERATORS:
-        warnings.append(
-            "failure rates of single machines are optimistic for large jobs: on Meta's RSC 1,024 GPUs ran 7.9 h between failures,"
-            " independent nodes would run 28.8 h; give --mttf measured in jobs of this size"
-        )
-    warnings.append("goodput is not validated: no published run gives its failure rate, restart time, interval and goodput together")
+        warnings.append(caution("single-machine-failures"))
+    warnings.append(caution("goodput-not-validated"))
     return warnings
 
 
@@ -143,9 +142,9 @@ def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
         fits = bool(group.memory.fits[0])
         sizes.append(Size(gpus, scalar(group.run.failures.seconds.inputs["seconds"]), group.run.failures, stragglers, fits))
         if not fits:
-            warnings.append(f"on {gpus:,.0f} accelerators the plan does not fit in memory: ironlaw estimate says by how much")
+            warnings.append(caution("does-not-fit-at", gpus=gpus))
     assumptions += group.assumptions
-    warnings += [text for text in group.warnings if not text.startswith("failures are counted")]
+    warnings += without(group.warnings, "independent-failures")
     return Run(group.cluster, sizes, assumptions, warnings)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.catalog.model import Model
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnsupportedError, ValueRangeError
 from ironlaw.estimate import wires
@@ -100,8 +101,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         terms=serving.terms(),
         values={"tokens_per_second": rate, "usd_per_million_tokens": usd * 1e6, "fits": memory <= capacity, "seconds": seconds},
         assumptions=[item for item in bound.assumptions if item["name"] not in OF_TRAINING],
-        warnings=[f"left out: {item}" for item in bound.left_out]
-        + ["first order: no queueing, no paging, no speculative decoding; kernels are as fast as training kernels of their size"],
+        warnings=[*(caution("left-out", item=item) for item in bound.left_out), caution("first-order-serving")],
         feasible=memory <= capacity,
         folders=folders,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import read_record
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.bind.money import bind_money
@@ -60,7 +61,7 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         terms=(group.step.tree, group.memory.tree),
         values={"bound": bound_of(tried), "dam": CLASSES[bound_of(tried)], "plan": row["plan"], "base": _base_row(tried.base)},
         assumptions=[*row["assumptions"], *(item for item in notes if item["name"] not in known)],
-        warnings=row["warnings"],
+        warnings=[read_record(one) for one in row["warnings"]],
         feasible=tried.base.fits or bool(combined.unchanged) or any(trial.fits and not trial.trains for trial in tried.trials),
         folders=folders,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ironlaw.cautions.table import caution
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer
 
@@ -75,6 +76,6 @@ def flowchart(measured: Mapping[str, Any], folders: tuple[str, ...]) -> Answer:
         [verdict, FIXES[verdict]],
         values={"verdict": verdict},
         assumptions=notes,
-        warnings=["a busy accelerator may still wait for memory or network, as any kernel counts as busy: give MODEL for the full answer"],
+        warnings=[caution("busy-may-wait")],
         folders=folders,
     )

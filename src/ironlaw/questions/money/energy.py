@@ -12,6 +12,8 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.money import bind_grid, bind_pue
 from ironlaw.estimate.run import power_of_one
 from ironlaw.law import energy
@@ -53,7 +55,7 @@ class Power:
     intensity: Sourced
     household: Sourced
     record: Any  # published measurements of this accelerator, or None
-    warnings: list[str]
+    warnings: list[Caution]
 
     @property
     def drawn(self) -> float:
@@ -83,11 +85,11 @@ def bind_power(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...
         measured = NodePower("measured", term, f"at {load_share:.0%} load, interpolated between measured runs")
         nodes.insert(0 if "load" in values else 1, measured)
     else:
-        warnings.append(f"no measured power of {device.name} nodes is published: rated power is an upper bound")
+        warnings.append(caution("no-measured-power", accelerator=device.name))
     if "power" in values:
         nodes.insert(0, NodePower("given", values["power"], "given in the question"))
     if not network:
-        warnings.append("power of switches is not counted: give --network-power per accelerator")
+        warnings.append(caution("switches-not-counted"))
     household = load.record("ownership", "default", folders).household_energy
     return Power(tuple(nodes), rated, network, pue, intensity, household, record, warnings)
 

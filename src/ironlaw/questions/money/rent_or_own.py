@@ -10,6 +10,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.law import cost, goodput, ownership
@@ -39,7 +41,7 @@ class Rent:
     on_demand: Term
     payments: list[dict[str, Any]]  # rows of the table
     terms: list[Term]  # all terms but ``on_demand``
-    warnings: list[str]
+    warnings: list[Caution]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class Purchase:
     payments: list[dict[str, Any]]
     break_even: list[dict[str, Any]]
     terms: list[Term]
-    warnings: list[str]
+    warnings: list[Caution]
 
 
 def price_rent(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...], seconds: float) -> Rent:
@@ -97,7 +99,9 @@ def _rental(name: str, run: AskedRun, seconds: float, price: Sourced) -> Term:
     return leaf(name, cost.rental, "USD", gpus=run.gpus, seconds=seconds, price=price)
 
 
-def _price_spot(values: Mapping[str, Any], run: AskedRun, seconds: float, price: Sourced) -> tuple[dict[str, Any], list[Term], list[str]]:
+def _price_spot(
+    values: Mapping[str, Any], run: AskedRun, seconds: float, price: Sourced
+) -> tuple[dict[str, Any], list[Term], list[Caution]]:
     """Cost on spot machines, which interruptions lengthen as failures do: its row, terms and warnings."""
     if "spot_mttf" not in values or run.group is None:
         lack = (
@@ -107,7 +111,7 @@ def _price_spot(values: Mapping[str, Any], run: AskedRun, seconds: float, price:
         )
         term = _rental("cost on spot", run, seconds, price)
         row = _payment_row("spot", price, seconds, term, "lower bound: no interruptions")
-        return row, [term], [f"spot is counted without interruptions, which is a lower bound: {lack}"]
+        return row, [term], [caution("spot-without-interruptions", lack=lack)]
     assert run.group.run is not None
     failures = run.group.run.failures
     stops = leaf(
@@ -124,7 +128,7 @@ def _price_spot(values: Mapping[str, Any], run: AskedRun, seconds: float, price:
     term = _rental("cost on spot", run, paid, price)
     warnings = []
     if math.isnan(paid):
-        warnings.append("on spot machines the run makes no progress: it is stopped sooner than it restarts or writes a checkpoint")
+        warnings.append(caution("spot-makes-no-progress"))
     row = _payment_row("spot", price, paid, term, f"a stop every {units.show(scalar(stops), 's')}")
     return row, [stops, wall, term], warnings
 
@@ -143,7 +147,7 @@ def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent:
     utilisation = values.get("utilisation", 1.0)
     if "utilisation" not in values:
         assume(run.assumptions, "utilisation", "1", "default")
-    warnings = [] if "staff" in values else ["staff and repairs of owned machines are not counted: give --staff per accelerator"]
+    warnings = [] if "staff" in values else [caution("staff-not-counted")]
     staff = values.get("staff", 0.0)
     hosting = leaf("hosting", ownership.hosting, "USD/s", power_limit=power.limit, hosting_price=room_price)
     running = leaf("electricity", ownership.electricity, "USD/s", power=power.drawn, pue=power.pue, electricity_price=power_price)
@@ -174,7 +178,7 @@ def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent:
         running_rate=running_rate,
     )  # fmt: skip
     if not scalar(least) <= 1:
-        warnings.append("bought accelerators cost more than rent even when used all the time")
+        warnings.append(caution("rent-is-cheaper"))
     payback_seconds = scalar(payback)
     in_full = {
         "model": "in full", "runs": payback_seconds * utilisation / rent.seconds, "months": payback_seconds / MONTH,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import import_extra
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
-from ironlaw.questions.roofline.ratio import NOT_ONLY_BANDWIDTH
 from ironlaw.questions.roofline.roofs import TOLERANCE
 from ironlaw.questions.roofline.sized_times import SizedTimes
 from ironlaw.terms import Term, leaf, scalar
@@ -26,8 +26,6 @@ MEANINGS = {
     "superlinear": "suspect allocator fragmentation, format conversions, a cache that is too small, or work that grows as a square"
     " (attention)",
 }
-FALLS = "time falls as size grows, which no real cost does: check which time belongs to which size, and that runs were warm"
-WIDER = "the interval allows more than one reading: measure a wider range of sizes, and each size several times"
 COLUMNS = (
     Column("size", "size", "1"), Column("time", "time (p50)", "s"), Column("p99", "p99", "s"), Column("jitter", "p99 over p50", "1"),
     Column("count", "times", "1"), Column("size_ratio", "size ratio", "1"), Column("time_ratio", "period ratio", "1"),
@@ -72,9 +70,9 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         *_say_jitter(points),
         *_say_memory(points),
     ]
-    warnings = [FALLS] if value < -FLAT else []
-    warnings += [NOT_ONLY_BANDWIDTH] if "linear" in possible and reading == "linear" else []
-    warnings += [WIDER] if len(possible) > 1 and half is not None else []
+    warnings = [caution("time-falls")] if value < -FLAT else []
+    warnings += [caution("not-only-bandwidth")] if "linear" in possible and reading == "linear" else []
+    warnings += [caution("several-readings")] if len(possible) > 1 and half is not None else []
     rows = _point_rows(points)
     tables = [Table("points", "Measured", filled_columns(COLUMNS, rows), rows)]
     data = {"verdict": verdict, "excluded": list(_excluded(possible)), **extra}

@@ -11,6 +11,7 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.catalog.records import Accelerator
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
 from ironlaw.estimate.answer import Estimate, Group, estimate
@@ -186,7 +187,7 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
     terms = [leaf("step", _as_estimated, "s", seconds=step), flop, moved, wire, intensity, ridge]
     warnings, feasible, found = list(group.warnings), True, None
     if not scalar(group.memory.fits, at):
-        warnings.append(f"this plan does not fit into the memory of {accelerator.name} (ironlaw estimate says by how much)")
+        warnings.append(caution("does-not-fit-on", accelerator=accelerator.name))
     sequences = scalar(group.plan.global_batch_size, at)
     measured = roofs.measured_step(values, sequences, sequences * scalar(group.plan.seq_len, at))
     if measured is not None:
@@ -195,7 +196,7 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
         headline += _compare_measured(run, moved, group)
         terms += run.utilisation.values()
         found = run.data()
-        warnings += [] if feasible else ["a measured step above the peak is impossible"]
+        warnings += [] if feasible else [caution("above-peak")]
     lines, passes = roofs.compare_with_baseline(values)
     headline, feasible = [*headline, *lines], feasible and passes
     rows = [operator.row(step) for operator in operators]

@@ -17,6 +17,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.optimizer import Optimizer
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
 from ironlaw.files import is_there, read_toml
@@ -118,9 +119,9 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         Table("kinds", f"By kind of operator, forward, batch {batches[-1]:g}", KINDS, _kind_rows(last.operators)),
         Table("operators", f"Operators, forward, batch {batches[-1]:g}", ROWS, _operator_rows(device, last.operators)),
     ]
-    warnings = [f"left out: {item}" for item in listed["left_out"]]
-    warnings.append("least bytes: no operator finds its input in a cache, and none is fused")
-    warnings.append("memory leaves out workspaces of convolutions, gradients of activations in work and fragmentation: keep some free")
+    warnings = [caution("left-out", item=item) for item in listed["left_out"]]
+    warnings.append(caution("least-bytes"))
+    warnings.append(caution("memory-leaves-out"))
     title = f"{listed['title']} on {device.name}, by its operators"
     if device.cluster is not None:
         cluster, context = device.cluster, load.record("frameworks", device.framework, folders).context

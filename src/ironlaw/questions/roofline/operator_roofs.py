@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import ValueRangeError
 from ironlaw.law import collectives
 from ironlaw.question.assumptions import Assumptions, assume
@@ -60,7 +61,7 @@ def answer(question: str, values: dict[str, Any], folders: tuple[str, ...]) -> A
     feasible = not impossible
     lines, passes = roofs.compare_with_baseline(values)
     headline, feasible = [*headline, *lines], feasible and passes
-    warnings = [f"{operator}: the measured time is above a roof, which is impossible" for operator in impossible]
+    warnings = [caution("above-roof", operator=operator) for operator in impossible]
     return Answer(f"Roofline on {device.name}", headline, [*tables, *versions], terms, extra, notes, warnings, feasible, folders)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.cautions.table import caution
 from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.precision import PRECISIONS
@@ -13,11 +14,6 @@ from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.roofline.roofs import TOLERANCE, given_rate
 from ironlaw.terms import leaf, plain, scalar
-
-NOT_ONLY_BANDWIDTH = (
-    "a compute-bound product is proportional to its rows too, so proportional time alone does not prove a bandwidth limit: "
-    "compare the intensity with the ridge point (roofline --gemm)"
-)
 
 
 def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -70,7 +66,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         terms=[*measured, *ratios, *moved],
         values={"ratio_low": low, "ratio_high": high, "follows": follows},
         assumptions=notes,
-        warnings=[NOT_ONLY_BANDWIDTH] if "HBM bandwidth" in follows else [],
+        warnings=[caution("not-only-bandwidth")] if "HBM bandwidth" in follows else [],
         feasible=bool(follows),
         folders=folders,
     )

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
@@ -78,7 +79,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         )
     title = f"Tiers of memory and links of {cluster.accelerator.name}"
     table = Table("tiers", "From storage to the chip, in one direction", filled_columns(COLUMNS, rows), rows)
-    missing = [] if HOST in by_name else ["the catalogue has no bandwidth of this host's memory: it does not limit the way from storage"]
+    missing = [] if HOST in by_name else [caution("no-host-bandwidth", node=cluster.node.name)]
     return Answer(title, headline, [table], terms, {"slowest": slowest.name}, notes, missing, folders=folders)
 
 

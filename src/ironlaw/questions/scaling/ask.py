@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
@@ -61,9 +63,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         least, most = float(dense.value), float(sections[0].terms[1].value)
         text = f"a mixture of {show(size.total, 'parameter')} in total: loss between {least:.3f} and {most:.3f}"
         sections.append(Section([text], [dense]))
-        warnings.append(
-            "the fits are of dense models: a mixture lies between a dense model of its active parameters and one of its total parameters"
-        )
+        warnings.append(caution("mixture-outside-fits"))
     if "inference_tokens" in given:
         sections.append(_minimize_lifetime(size, fit, given["inference_tokens"]))
     ratio = float(given.get("tokens_per_parameter", 20.0))
@@ -251,16 +251,14 @@ def _tabulate_schedule(warm: float, last: float, peak: float, final_share: float
     return Table("schedule", "Warm-up, then cosine", SCHEDULE, rows)
 
 
-def _warn_extrapolated(size: Size) -> list[str]:
+def _warn_extrapolated(size: Size) -> list[Caution]:
     """A warning for each value outside the range of the fits."""
+    codes = {"parameter": "loss-extrapolated", "token": "tokens-extrapolated"}
     warnings = [
-        f"{show(value, unit)} are outside the {show(low, unit)} to {show(high, unit)} that the loss was fitted on: extrapolated"
+        caution(codes[unit], value=value, least=low, most=high)
         for (unit, (low, high)), value in zip(FITTED.items(), (size.active, size.tokens), strict=True)
         if not low <= value <= high
     ]
     if not FITTED_BATCH[0] <= size.operations <= FITTED_BATCH[1]:
-        warnings.append(
-            f"DeepSeek's batch and learning rate were fitted on {FITTED_BATCH[0]:g} to {FITTED_BATCH[1]:g} FLOP: extrapolated "
-            "(at 8.04e23 FLOP they give 19.3 M tokens, 18.9 M were used)"
-        )
+        warnings.append(caution("batch-extrapolated", least=FITTED_BATCH[0], most=FITTED_BATCH[1]))
     return warnings

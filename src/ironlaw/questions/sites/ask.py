@@ -11,6 +11,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.law import cost, wide_area
@@ -222,35 +224,39 @@ def _describe_hours(hours: Table | None, values: dict[str, Any]) -> list[str]:
 def _list_warnings(
     values: dict[str, Any], exchange: Exchange, sites: list[Site], steps: SiteSteps, accounts: Accounts, outer: OuterState | None,
     located: bool, folders: tuple[str, ...],
-) -> list[str]:  # fmt: skip
+) -> list[Caution]:  # fmt: skip
     """Warnings of the steps and of the network, of sites without enough power or memory, of unknown grids, and of rare exchanges."""
     warnings = list(steps.warnings)
     if not located and "latency" not in values and exchange.way != "pipe":
-        warnings.append("places are unknown, so the latency of an exchange is not counted: give --latency or name the sites")
+        warnings.append(caution("latency-not-counted"))
     warnings += [
-        f"{a.site.name} has {units.show(a.site.limit or 0.0, 'W')}, {a.site.step.gpus:,.0f} {a.site.step.on} draw"
-        f" {units.show(scalar(a.power), 'W')} (rated)"
+        caution(
+            "power-limit",
+            site=a.site.name,
+            limit=a.site.limit or 0.0,
+            gpus=a.site.step.gpus,
+            accelerator=a.site.step.on,
+            power=scalar(a.power),
+        )
         for a in accounts.short
     ]
     warnings += warn_of_unknown(sites, folders)
     if steps.splits and values["batch_split"] != "balanced":
         chosen, best = (row["tokens_per_second"] for row in (_split_row(steps, values), max(steps.splits.rows, key=_rate)))
         if best > chosen * (1.0 + BETTER):
-            warnings.append(f"sites wait for {_name_of(steps, sites)}: --batch-split balanced is {best / chosen - 1.0:.0%} faster")
+            warnings.append(caution("sites-wait", slowest=_name_of(steps, sites), gain=best / chosen - 1.0))
     if exchange.every > 1:
-        warnings.append("exchanging less often raises the loss, which is not counted: DiLoCo's papers report little at 100 to 500 steps")
+        warnings.append(caution("loss-of-rare-exchanges"))
         if outer is None:
-            warnings.append("the outer state of DiLoCo needs 8 bytes a parameter, which --mfu (simplified) does not place")
+            warnings.append(caution("outer-state-not-placed"))
     if not steps.fits:
-        warnings.append("the model does not fit a site's accelerators: ironlaw estimate says by how much")
+        warnings.append(caution("does-not-fit-a-site"))
     if "hours" in values and not bind_profiles(values, sites, folders):
-        warnings.append("no site has hourly carbon, so pauses save none: give --carbon-profile NAME=FILE with 24 values of g/kWh")
+        warnings.append(caution("no-hourly-carbon"))
     if any(account.electricity is None for account in accounts.sites):
         unknown = [a.site.name for a in accounts.sites if a.electricity is None and a.site.place.latitude is not None]
         if unknown and len(unknown) < len(accounts.sites):
-            warnings.append(
-                f"no price of electricity is recorded for {', '.join(unknown)}: give --electricity-price {unknown[0]}=USD_PER_KWH"
-            )
+            warnings.append(caution("no-electricity-price", sites=unknown, first=unknown[0]))
     return warnings
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import ASKED, Sourced
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.money import bind_grid, bind_price, bind_pue
 from ironlaw.question.assumptions import Assumptions
@@ -109,11 +111,7 @@ def _bind_electricity(values: dict[str, Any], places: list[Place]) -> list[Sourc
     return prices
 
 
-def warn_of_unknown(sites: list[Site], folders: tuple[str, ...]) -> list[str]:
+def warn_of_unknown(sites: list[Site], folders: tuple[str, ...]) -> list[Caution]:
     """Warnings of places whose grid is assumed: their carbon compares with nothing."""
     unknown = [site for site in sites if not site.grid_known and site.place.latitude is not None]
-    return [
-        f"the grid of {site.name} is unknown, so the world average is assumed and its carbon cannot be compared with another site's:"
-        f" give --grid {site.name}=REGION ({describe_nearest(site.place, folders)})"
-        for site in unknown
-    ]
+    return [caution("unknown-grid", site=site.name, nearest=describe_nearest(site.place, folders)) for site in unknown]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError, PlanError, QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Group, estimate
@@ -58,7 +60,7 @@ class SiteSteps:
 
     sites: tuple[SiteStep, ...]
     parameters: float  # that are trained, so that sites exchange their gradients or weights
-    warnings: list[str]
+    warnings: list[Caution]
     splits: Table | None  # other ways to split the batch, where the sites differ
     alone: tuple[SiteStep, ...]  # each site with the whole batch; where no plan of a site has that batch, with a batch of its own
 
@@ -128,7 +130,7 @@ def _steps_at_constant_mfu(
         shares = [batch * weight / sum(weights) for weight in weights]
         return tuple(one(*site) for site in zip(ons, gpus, rates, shares, strict=True))
 
-    warning = f"simplified: every step runs at {given['mfu']:.0%} MFU, whatever the plan; leave --mfu out for an estimate"
+    warning = caution("constant-mfu", mfu=given["mfu"])
     chosen = steps(given["batch_split"])
     table = _tabulate_splits({split: steps(split) for split in SPLITS}, names) if len(set(zip(ons, gpus, strict=True))) > 1 else None
     alone = tuple(one(on, n, rate, batch) for on, n, rate in zip(ons, gpus, rates, strict=True))

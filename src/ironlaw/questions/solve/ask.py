@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.measured import MeasuredRun, mfu_words, utilisations
@@ -54,7 +55,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     workload = Workload.of(values, folders)
     if "budget" in values and not workload.price.value:
         del values["budget"]
-        workload.warnings.append("--budget sets no limit: the price is 0")
+        workload.warnings.append(caution("budget-sets-no-limit"))
         _refuse_incomplete(values, unknown, free=True)
     if "gpus" in values and "model" in values:
         workload.require_plan(values["gpus"])

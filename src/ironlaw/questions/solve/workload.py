@@ -11,6 +11,8 @@ from ironlaw import units
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import PlanError, QuestionError, ValueRangeError
 from ironlaw.estimate import sizing
 from ironlaw.estimate.answer import Estimate, answer
@@ -61,7 +63,7 @@ class Workload:
     rounding: str | None  # of steps, where given
     folders: tuple[str, ...]
     assumptions: Assumptions
-    warnings: list[str]
+    warnings: list[Caution]
     terms: list[Term]
     _estimates: dict[float, Estimate | None] = field(default_factory=dict)
 
@@ -106,7 +108,7 @@ class Workload:
             rounding=values.get("rounding"),
             folders=folders,
             assumptions=assumptions,
-            warnings=[f"left out: {item}" for item in left_out],
+            warnings=[caution("left-out", item=item) for item in left_out],
             terms=[flop, *_passes(values.get("parameters") or float(active_parameters(model)))],
         )
 
@@ -262,12 +264,12 @@ class Workload:
                 if estimate.legal[0]:
                     self._note(estimate)
                     if count != gpus:
-                        self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: predictions are for {count:,.0f}")
+                        self.warnings.append(caution("no-plan-divides", gpus=gpus, taken=count))
                     break
             else:
-                self.warnings.append(f"no plan divides {gpus:,.0f} GPUs and the batch: the steps are computed by hand")
+                self.warnings.append(caution("no-plan-by-hand", gpus=gpus))
         except QuestionError as error:
-            self.warnings.append(f"estimate has no answer, the steps are computed by hand: {error}")
+            self.warnings.append(caution("no-estimate", why=str(error)))
         return estimate
 
     def require_plan(self, gpus: float) -> None:
@@ -315,8 +317,8 @@ class Workload:
             assume(self.assumptions, "mfu", round(predicted, 4), "chosen")
             return predicted
         if predicted is not None and given > predicted:
-            name = self.mfu_name
-            self.warnings.append(f"--mfu is {given:.1%}; the predicted {name} of the best plan of {gpus:,.0f} GPUs is {predicted:.1%}")
+            told = {"mfu": given, "quantity": self.mfu_name, "gpus": gpus, "predicted": predicted}
+            self.warnings.append(caution("given-above-predicted", **told))
         return given
 
     def why_no_mfu(self, gpus: float) -> str:

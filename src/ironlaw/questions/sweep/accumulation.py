@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Caution
 from ironlaw.errors import PlanError, QuestionError, UnitError, UnknownNameError
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
@@ -48,7 +49,7 @@ def sweep_accumulation(values: Mapping[str, Any], folders: tuple[str, ...]) -> A
     fewer: list[dict[str, Any]] = []
     terms: list[Term] = []
     notes: Assumptions = []
-    warnings: list[str] = []
+    warnings: list[Caution] = []
     counts = sorted(values["accumulate"])
     lists = [values.get(name, (None,)) for name in ("model", "tokens", "seq_len", "gpus")]
     for model, tokens, seq_len, gpus in itertools.product(*lists):

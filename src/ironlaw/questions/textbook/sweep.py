@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import count_tokens
@@ -66,7 +67,7 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     short = sum(not row["holds"] for row in accumulated)
     if short:
         headline.append(f"{short} of {len(accumulated)} rows of accumulation have too few accelerators for states and activations")
-    warnings = [f"simplified: every row at {values['mfu']:.0%} of the peak, whatever the plan; give --gpus and no --mfu for estimates"]
+    warnings = [caution("constant-mfu-rows", mfu=values["mfu"])]
     title = "Accumulation: 16 bytes a parameter; 34 s b h + 5 a s s b a layer, 34 s b h without scores, 2 s b h as checkpoints"
     tables = [
         Table("rows", f"Runs on {values['on']} at {values['mfu']:.0%} of the peak (simplified)", filled_columns(ROWS, rows), rows),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.cautions.table import caution
 from ironlaw.files import read_shipped
 from ironlaw.law import collectives, cost, energy, flops, overlap, run, scaling, states, wide_area
 from ironlaw.questions.answer import Answer, Column, Table
@@ -148,7 +149,7 @@ def study(folders: tuple[str, ...] = ()) -> Answer:
             *_latency_tables(asked),
         ),
         terms,
-        warnings=["simplified: constant MFU, accelerators rounded down, no plan, no memory: for a full answer use ironlaw sites MODEL ..."],
+        warnings=[caution("constant-mfu-sites")],
         folders=folders,
     )
 

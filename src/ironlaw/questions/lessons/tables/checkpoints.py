@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import PlanError, QuestionError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, answer
@@ -64,7 +65,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     ]
     sequences = f"{scalar(plan.micro_batch_size):g} x {scalar(plan.seq_len):,.0f} tokens"
     title = f"Recomputation of {model.name} in segments: a micro-batch of {sequences}, tp {scalar(plan.tp):g}, {group.job.precision.name}"
-    warnings = ["the estimate has all micro-batches in flight; the two forms have one"] if timed else []
+    warnings = [caution("forms-have-one-micro-batch")] if timed else []
     return Answer(
         f"{title}, {attention}",
         headline,

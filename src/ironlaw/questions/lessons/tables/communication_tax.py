@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ironlaw.cautions.table import caution
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
 from ironlaw.law import run, wide_area
@@ -64,7 +65,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
                 f"by estimate {end.gpus:g} accelerators are {end.speedup:,.4g} times as fast as {fitting[0].gpus:g}, "
                 f"a scaling efficiency of {end.efficiency:.0%}{serial}"
             )
-    warning = "Amdahl's curve has no model, no network and no overlap: ironlaw estimate MODEL counts all three"
+    warning = caution("amdahl-only")
     return Answer("Communication tax", headline, tuple(tables), (curve, worth), warnings=(warning,), folders=folders)
 
 

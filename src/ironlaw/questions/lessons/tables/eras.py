@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.money import bind_grid, bind_price, bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
@@ -66,7 +67,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         f"{row['run']} ({row['year']}): {row['flop']:.3g} FLOP, {row['usd']:,.0f} USD then, {row['today']:,.0f} USD on {on} today"
         for row in both[:1] + both[-1:]
     ]
-    warning = "USD then are published costs or estimates of rent, without people and failed runs; see the grade of each source"
+    warning = caution("published-costs")
     tables = (Table("eras", "Training runs, and what limited them", COLUMNS, rows),)
     return Answer("Eras of training", headline, tables, terms, assumptions=notes, warnings=[warning], folders=folders)
 

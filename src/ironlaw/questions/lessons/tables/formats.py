@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.law import formats as law
 from ironlaw.questions.answer import Answer, Column, Table
@@ -43,7 +44,6 @@ COLUMNS = (
     Column("digits", "decimal digits", "1"), Column("size", "bytes", "1"), Column("stored", "used for"), Column("scale", "scale"),
     Column("devices", "accelerators"),
 )  # fmt: skip
-MI300_FP8 = "fp8 on MI300X and MI325X has another bias and no infinities (fnuz): its largest E4M3 number is 240, not 448"
 
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -93,7 +93,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         row |= {f"{key}_text": _text(row[key]) for key in ("largest", "normal", "subnormal")}
     chosen_columns = (Column("chosen", "default precision"), Column("loss_scaling", "scale"))
     columns = (Column("accelerator", "accelerator"), *(Column(peak, peak, "FLOP/s") for peak in peaks), *chosen_columns)
-    warnings = [MI300_FP8] if {"mi300x", "mi325x"} & {device.name for device in devices} else []
+    warnings = [caution("fnuz-formats")] if {"mi300x", "mi325x"} & {device.name for device in devices} else []
     return Answer(
         title="Number formats",
         headline=headline,

@@ -7,6 +7,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.table import caution
 from ironlaw.law import energy
 from ironlaw.questions.answer import Answer, Column, Table, need
 from ironlaw.questions.lessons.tables import dense_peak, read_numbers, sourced
@@ -14,7 +15,6 @@ from ironlaw.questions.roofline.ask import ask as ask_roofline
 from ironlaw.questions.roofline.options import QUESTIONS
 from ironlaw.terms import Term, leaf, total
 
-HBM2E = "memory traffic is counted as HBM2E, the newest memory with a public number"
 PICO = 1e-12
 TIERS = (
     Column("tier", "memory or link"), Column("pj_per_bit", "pJ/bit", "1"), Column("per_flop", "fp16 operations per operand moved", "1"),
@@ -24,7 +24,6 @@ STEP = (
     Column("what", "part of a step"), Column("amount", "amount"), Column("joules", "J", "1"), Column("share", "of the board", "%"),
     Column("note", ""),
 )  # fmt: skip
-NOT_PUBLISHED = "registers and L2 are left out: no public source gives their energy with the width of an access"
 
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -52,8 +51,8 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         more, lines, nodes = _count_step_energy(values, byte, folders)
         tables.append(more)
         headline, terms = [*headline, *lines], [*terms, *nodes]
-    warnings = ["on-chip and arithmetic numbers are of 45 nm chips: trust ratios more than values", NOT_PUBLISHED]
-    warnings += [HBM2E] if "model" in values else []
+    warnings = [caution("energies-of-45-nm"), caution("no-public-energy")]
+    warnings += [caution("counted-as-hbm2e")] if "model" in values else []
     return Answer("Energy of moving data", headline, tuple(tables), tuple(terms), warnings=warnings, folders=folders)
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.layer.adapters import visited
@@ -80,10 +81,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         tables=(Table("methods", "Full fine-tuning and adapters", filled_columns(METHODS, rows), rows), _memory_parts(full, adapters)),
         terms=_terms(full, adapters),
         assumptions=group.assumptions,
-        warnings=[
-            *group.warnings,
-            "gradients pass through frozen weights: activations are stored, except inputs of layers without an adapter",
-        ],
+        warnings=[*group.warnings, caution("frozen-gradients")],
         feasible=first.fits,
         folders=folders,
     )
@@ -110,7 +108,7 @@ def _evaluate_method(method: str, estimate: Estimate, full: Method | None = None
         method, trained, trained / parameters, scalar(_first_order_memory(parameters, trained)), scalar(_first_order_flop(job))
     )
     if row["step"]["seconds"] is None:
-        return replace(counted, why_not=row["warnings"][-1] if row["warnings"] else "no such plan")
+        return replace(counted, why_not=row["warnings"][-1]["sentence"] if row["warnings"] else "no such plan")
     rate = row["throughput"]["tokens_per_second"]
     run = row["run"] or {}
     days = run.get("days")
