@@ -72,6 +72,7 @@ MAY_IMPORT = {
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
     "cli": {
+        "shown",
         "cautions",
         "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",

@@ -26,9 +26,10 @@ from typing import Any
 import same_answers
 from ironlaw import interface
 from ironlaw.cli.main import VERBS
-from ironlaw.estimate.as_data import SCHEMA_VERSION
+from ironlaw.errors import codes
 from ironlaw.questions.answer import si_unit
 from ironlaw.report import answer as report
+from ironlaw.shown import SCHEMA_VERSION
 from ironlaw.terms import BOUNDS, MEMORY_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,6 +118,22 @@ DEFS: dict[str, Any] = {
         "required": ["code", "option", "values", "sentence", "action", "anchor"],
         "additionalProperties": False,
     },
+    "error": {
+        "description": "why a question has no answer",
+        "type": "object",
+        "properties": {
+            "code": {"enum": codes(), "description": "the kind of error"},
+            "option": {"type": ["string", "null"], "description": "the option at fault"},
+            "value": {"type": ["string", "number", "boolean", "null"], "description": "its value, as it was given"},
+            "message": {"type": "string", "description": "one line that says what to change"},
+            "nearest": {"type": "array", "items": TEXT, "description": "known names like the one that was given, best first"},
+            "offers": {"type": "array", "description": "options with which the question has an answer", "items": {
+                "type": "object", "properties": {"option": TEXT, "value": {}}, "required": ["option", "value"],
+                "additionalProperties": False}},
+        },
+        "required": ["code", "option", "value", "message", "nearest", "offers"],
+        "additionalProperties": False,
+    },
     "citation": {
         "description": "one source that the answer used",
         "type": "object",
@@ -144,6 +161,20 @@ OF_QUESTIONS: dict[str, dict[str, Any]] = {
     "asked": {"type": "object", "description": "the verb, and the options as they were given", "additionalProperties": False,
               "properties": {"verb": TEXT, "given": {"type": "object"}}, "required": ["verb", "given"]},
     "terms": {"type": "object", "additionalProperties": {"$ref": "#/$defs/term"}, "description": "how the numbers were computed, by name"},
+}  # fmt: skip
+
+ERROR: dict[str, Any] = {  # what any verb prints with --json where it refuses a question
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": f"urn:ironlaw:schema:{SCHEMA_VERSION}:error",
+    "title": "ironlaw VERB --json, refused",
+    "description": "What every verb prints on standard output where it refuses a question; the exit status is 2 or 3.",
+    "type": "object",
+    "properties": {
+        "schema_version": FIXED["schema_version"], "tool_version": FIXED["tool_version"], "error": {"$ref": "#/$defs/error"},
+    },
+    "required": ["schema_version", "tool_version", "error"],
+    "additionalProperties": False,
+    "$defs": {"error": DEFS["error"]},
 }  # fmt: skip
 
 
@@ -434,8 +465,11 @@ def describe_again(schema: dict[str, Any], path: tuple[str, ...]) -> None:
 
 
 def write_words(only: str) -> None:
-    """Describe the keys of the schemas that are there, and write their shared parts again."""
+    """Describe the keys of the schemas that are there, and write their shared parts and the schema of errors again."""
+    (SCHEMAS / "error.json").write_text(json.dumps(ERROR, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for path in sorted(SCHEMAS.glob(f"{only or '*'}.json")):
+        if path.stem not in VERBS:
+            continue
         write_shared(path)
         if VERBS[path.stem][0].startswith("questions."):
             continue  # the titles of columns count before these words, and are not in the file

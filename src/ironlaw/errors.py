@@ -1,8 +1,10 @@
 """The exceptions that ironlaw raises on purpose.
 
-    IronlawError                a message of one line, a code, an exit status
+    IronlawError                a message of one line, a code, an exit status; the option and value, near names, and what would work
       QuestionError   exit 2    the question is wrong
         UnknownNameError        an unknown name; has the nearest known ones
+        UnknownOptionError      an unknown option; has the nearest known ones
+        MissingOptionError      an option that the question needs
         UnitError               a quantity that is not a number with a known unit
         ValueRangeError         a number outside its domain
         UnsupportedError        something that this version does not model
@@ -17,8 +19,9 @@ An illegal row of a batch is not an exception: it is False in the column of a ru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 MOST_CHARACTERS = 2000  # of a message; what is longer quotes a whole file
 STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"  # of a terminal: controls and directions of writing
@@ -55,8 +58,63 @@ class IronlawError(Exception):
     code = "error"
     exit_status = 2
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        option: str | None = None,
+        value: Any = None,
+        nearest: Sequence[str] = (),
+        offers: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         super().__init__(one_line(str(message)))
+        self.option = option or first_option(str(message))
+        self.value, self.nearest, self.offers = value, list(nearest), [dict(offer) for offer in offers]
+
+    def about(self, option: str, value: Any) -> Self:
+        """The error, which speaks of this option and value unless it names others."""
+        self.option = self.option or option
+        if self.value is None and self.option == option:
+            self.value = value
+        return self
+
+    def data(self) -> dict[str, Any]:
+        """The error as ``--json`` prints it.
+
+        ``nearest``: known names like the value; ``offers``: options with which the question has an answer.
+        """
+        value = self.value if isinstance(self.value, (str, int, float, bool, type(None))) else quote(self.value)
+        return {
+            "code": self.code, "option": self.option, "value": value, "message": str(self), "nearest": self.nearest, "offers": self.offers,
+        }  # fmt: skip
+
+
+def first_option(message: str) -> str | None:
+    """The option that a message begins with, as all messages about one do, after three words at most; None where it begins otherwise.
+
+    >>> first_option("--seq-len: 3 is too short"), first_option("missing option --gpus N"), first_option("a.json: run estimate --json")
+    ('seq_len', 'gpus', None)
+    """
+    found = re.match(r"(?:[a-z]+ ){0,3}--([a-z][a-z0-9-]*)", message)
+    return found[1].replace("-", "_") if found else None
+
+
+@contextmanager
+def speaking_of(option: str, value: Any) -> Iterator[None]:
+    """Let errors of this block speak of an option and its value.
+
+    >>> try:
+    ...     with speaking_of("tp", "x"):
+    ...         raise UnitError("'x' is no number")
+    ... except UnitError as error:
+    ...     error.option, error.value
+    ('tp', 'x')
+    """
+    try:
+        yield
+    except IronlawError as error:
+        error.about(option, value)
+        raise
 
 
 class QuestionError(IronlawError):
@@ -72,15 +130,31 @@ class UnknownNameError(QuestionError):
 
     def __init__(self, what: str, name: str, known: Iterable[str], where: str = "", more: str = "", instead: str = "") -> None:
         known = sorted(set(known))
-        self.nearest = nearest_names(name, known)
-        if self.nearest:
-            hint = f"; nearest: {', '.join(self.nearest)}"
+        nearest = nearest_names(name, known)
+        if nearest:
+            hint = f"; nearest: {', '.join(nearest)}"
         elif instead:  # of a list that says more than its first names
             hint = f"; {instead} ({more})"
         else:
             hint = f"; known: {', '.join(known[:12])}" + (f" and {len(known) - 12} more" if len(known) > 12 else "")
             hint += f" ({more})" if more else ""
-        super().__init__(f"unknown {what} {name!r}{f' in {where}' if where else ''}{hint}")
+        option = first_option(what) or OPTION_OF.get(what)
+        super().__init__(f"unknown {what} {name!r}{f' in {where}' if where else ''}{hint}", option=option, value=name, nearest=nearest)
+
+
+OPTION_OF = {"model": "model", "accelerator": "on", "node": "node", "fabric": "fabric", "framework": "framework", "term": "explain"}
+
+
+class UnknownOptionError(QuestionError):
+    """An option that the question does not have; the message has the nearest that it has."""
+
+    code = "unknown-option"
+
+
+class MissingOptionError(QuestionError):
+    """An option without which the question has no answer."""
+
+    code = "missing-option"
 
 
 class UnitError(QuestionError):
@@ -124,6 +198,21 @@ class CatalogError(InputError):
     """A catalogue file that breaks its schema; the message has file, key and what to do."""
 
     code = "catalog"
+
+
+def codes() -> list[str]:
+    """The codes of all errors.
+
+    >>> codes()[:4]
+    ['catalog', 'error', 'input', 'missing-option']
+    """
+
+    def below(kind: type[IronlawError]) -> Iterator[type[IronlawError]]:
+        yield kind
+        for inner in kind.__subclasses__():
+            yield from below(inner)
+
+    return sorted({kind.code for kind in below(IronlawError)})
 
 
 def quote(value: object) -> str:

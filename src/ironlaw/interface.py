@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ironlaw.errors import IronlawError, QuestionError, nearest_names, quote
+from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, UnknownOptionError, nearest_names, quote
 from ironlaw.question.options import GROUPS, OPTIONS, Option, heading_of
 
 if TYPE_CHECKING:
@@ -141,14 +141,16 @@ def _diagnose_form() -> Form:
         def with_question(paths: Any = None, *, catalog: Any = (), question: Mapping[str, Any] | None = None, **given: Any) -> Any:
             """Diagnose files; options of an estimate of the same run may be arguments, or in ``question``."""
             if paths is None:
-                raise QuestionError("missing argument paths: a trace, a log or a snapshot, or several")
+                raise MissingOptionError("missing argument paths: a trace, a log or a snapshot, or several")
             if question is not None and not isinstance(question, Mapping):
                 raise QuestionError(f"question is {quote(question)}, must be a table of options")
             asked = {**(question or {}), **{name: given.pop(name) for name in list(given) if name in OPTIONS}}
             own = {argument.name for argument in _DIAGNOSE} | {"folders"}
             if strange := next((name for name in given if name not in own), None):
-                near = ", ".join(nearest_names(strange, {*own, *OPTIONS})) or ", ".join(sorted(own))
-                raise QuestionError(f"unknown option {strange!r}; nearest: {near}")
+                near = nearest_names(strange, {*own, *OPTIONS})
+                raise UnknownOptionError(
+                    f"unknown option {strange!r}; nearest: {', '.join(near or sorted(own))}", option=strange, nearest=near
+                )
             from ironlaw.catalog.load import given_folders
 
             folders = (*given.pop("folders", ()), *given_folders(catalog))

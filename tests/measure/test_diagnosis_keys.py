@@ -17,7 +17,7 @@ import pytest
 
 import paths
 from ironlaw.cli.main import main
-from ironlaw.estimate.as_data import SCHEMA_VERSION
+from ironlaw.shown import SCHEMA_VERSION
 from made_snapshots import worked
 
 MEASURED = paths.DATA / "measured"

@@ -13,7 +13,7 @@ from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
-from ironlaw.errors import PlanError, QuestionError, one_line
+from ironlaw.errors import MissingOptionError, QuestionError, one_line, speaking_of
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import columns_of
 
@@ -95,7 +95,7 @@ def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any
     """The options that the positional argument gives, and the file they come from: a TOML question, a launch script, or a model."""
     if model is None:
         example = "ironlaw estimate llama-3-8b --on h100-sxm --gpus 8"
-        raise QuestionError(f"missing MODEL: a catalogue name, config.json, dimensions or run.toml; try: {example}")
+        raise MissingOptionError(f"missing MODEL: a catalogue name, config.json, dimensions or run.toml; try: {example}", option="model")
     from pathlib import Path
 
     path = Path(model)
@@ -109,7 +109,8 @@ def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None
     from ironlaw.launch import readers
     from ironlaw.question.readers import whole
 
-    ranks = int(whole(flags["gpus"], "--gpus")) if "gpus" in flags and not isinstance(flags["gpus"], list) else None
+    with speaking_of("gpus", flags.get("gpus")):
+        ranks = int(whole(flags["gpus"], "--gpus")) if "gpus" in flags and not isinstance(flags["gpus"], list) else None
     launched = readers.read_launch_file(path, ranks, flags.get("on"))
     for rule in launched[1] if launched else ():
         print_note(f"{path.name}: {rule}")
@@ -134,7 +135,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
     from ironlaw.estimate.left_open import describe_settings, settings_data, settings_left_open
-    from ironlaw.estimate.near_counts import nearest_counts, why_impossible
+    from ironlaw.estimate.near_counts import nearest_counts, no_such_plan
     from ironlaw.estimate.offers import offers, offers_data
     from ironlaw.estimate.rules import broken
 
@@ -142,7 +143,7 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     settings = settings_left_open(estimate) if estimate.rows == 1 and form.explain is None and not form.cite else None
     if estimate.rows == 1 and form.name != "json" and broken(group.job, group.plan, group.rules, at):
         instead = f"; {describe_settings(settings)}" if settings else ""
-        raise PlanError(f"no such plan{f' from {held.saved.name}' if held else ''}: {why_impossible(estimate)}{instead}")
+        raise no_such_plan(estimate, f" from {held.saved.name}" if held else "", instead)
     unfit = estimate.rows == 1 and form.explain is None and not estimate.fits[0]
     near, offered = (nearest_counts(estimate), offers(estimate)) if unfit else (None, ())
     if form.explain is not None:
@@ -222,7 +223,7 @@ def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], fo
             assert item.error is not None
             status = max(status, item.error.exit_status)
             errors.append(f"line {item.line}: {item.error}")
-            data: dict[str, Any] = {"error": {"code": item.error.code, "message": str(item.error)}}
+            data: dict[str, Any] = {"error": item.error.data()}
             text = f"no: {item.error}"
         else:
             status = max(status, row_status(item.estimate, item.index))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from ironlaw import __version__
-from ironlaw.errors import IronlawError, nearest_names, one_line
+from ironlaw.errors import InputError, IronlawError, MissingOptionError, QuestionError, UnknownOptionError, nearest_names, one_line
+from ironlaw.shown import SCHEMA_VERSION
 
 PATIENCE = 3.0  # s that a person waits without a word
 VERBS = {  # module in the package, and summary
@@ -56,7 +58,7 @@ class Verbs(click.Group):
         if name not in VERBS:
             near = nearest_names(name, VERBS)
             hint = f"; nearest: {', '.join(near)}" if near else f"; verbs are {', '.join(VERBS)}"
-            raise click.UsageError(f"no verb {name!r}{hint}")
+            raise QuestionError(f"no verb {name!r}{hint}", value=name, nearest=near)
         return command_of(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -94,22 +96,16 @@ def main(arguments: list[str] | None = None) -> int:
         return report_error("standard output is closed: nothing can be printed", 3)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        words = sys.argv[1:] if arguments is None else arguments
         with patience(words[:1] != ["plan"]):  # which shows its progress
             status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except IronlawError as error:
-        return report_error(str(error), error.exit_status)
-    except click.UsageError as error:
-        group = error.ctx.command if error.ctx else None
-        if isinstance(group, click.Group) and error.ctx and error.message.startswith("Missing command"):  # a verb without its action
-            actions = ", ".join(group.list_commands(error.ctx))
-            return report_error(f"{error.ctx.command_path} needs an action: {actions}; see {error.ctx.command_path} --help", 2)
-        return report_error(error.format_message(), 2)
+        return refuse(error, words)
     except click.ClickException as error:
-        return report_error(error.format_message(), 2)
+        return refuse(usage_error(error), words)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -120,7 +116,47 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         named = error.filename  # None where a stream fails: standard output
-        return report_error(f"cannot write the answer: {error.strerror}" if named is None else f"{named}: {error.strerror}", 3)
+        if named is None:
+            return report_error(f"cannot write the answer: {error.strerror}", 3)
+        return refuse(InputError(f"{named}: {error.strerror}"), words)
+
+
+def usage_error(error: click.ClickException) -> IronlawError:
+    """What click found wrong with the words of a command, as an error of the house."""
+    if isinstance(error, click.NoSuchOption):
+        return UnknownOptionError(error.format_message(), option=_option_of(error.option_name), nearest=error.possibilities or ())
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    group = context.command if context is not None else None
+    if context is not None and isinstance(group, click.Group) and error.message.startswith("Missing command"):  # a verb without its action
+        actions = ", ".join(group.list_commands(context))
+        return QuestionError(f"{context.command_path} needs an action: {actions}; see {context.command_path} --help")
+    option = parameter.name if isinstance(parameter, click.Parameter) else _option_of(getattr(error, "option_name", None))
+    kind = MissingOptionError if isinstance(error, click.MissingParameter) else QuestionError
+    return kind(error.format_message(), option=option)
+
+
+def _option_of(flag: str | None) -> str | None:
+    return flag.lstrip("-").replace("-", "_") if flag else None
+
+
+def refuse(error: IronlawError, words: Sequence[str]) -> int:
+    """Report an error in one line, with ``--json`` also as an object on standard output, and return its exit status."""
+    if wants_json(words):
+        from ironlaw.cli.output import json_text, print_line
+
+        with contextlib.suppress(OSError, ValueError):
+            print_line(json_text({"schema_version": SCHEMA_VERSION, "tool_version": __version__, "error": error.data()}))
+            sys.stdout.flush()
+    return report_error(str(error), error.exit_status)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """True where the words of a command ask for JSON, also where they cannot be read otherwise.
+
+    >>> wants_json(["estimate", "--json"]), wants_json(["money", "--format", "json"]), wants_json(["money", "--format=csv"])
+    (True, True, False)
+    """
+    return "--json" in words or "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
-from ironlaw.errors import QuestionError, import_extra
+from ironlaw.errors import MissingOptionError, QuestionError, import_extra
 from ironlaw.files import check_output, write_file
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
@@ -81,7 +81,9 @@ def command(
 def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The options of a question file or a model's name, replaced by those of flags, and the name of the file."""
     if model is None:
-        raise QuestionError("missing MODEL; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512")
+        raise MissingOptionError(
+            "missing MODEL; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512", option="model"
+        )
     if not model.endswith(".toml"):
         return {"model": model, **flags}, ""
     from ironlaw.cli.estimate import read_toml

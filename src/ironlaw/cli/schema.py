@@ -31,7 +31,7 @@ Examples:
 @click.option("--options", is_flag=True, help="print the options of VERB, or of all verbs: type, unit, choices, bounds, default")
 @click.option("--json", "as_json", is_flag=True, help="with --options: print them as JSON")
 def command(verb: str | None, options: bool, as_json: bool) -> int:
-    """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json; without VERB, the verbs that have one."""
+    """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json, or of errors; without VERB, the names."""
     if options:
         return _print_options(verb, as_json)
     if as_json:

@@ -20,6 +20,7 @@ from ironlaw.estimate.term_data import Origins, laws_of, number, sources_data, t
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS
+from ironlaw.shown import SCHEMA_VERSION
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ironlaw.cluster import Cluster
     from ironlaw.estimate.answer import Estimate, Group
 
-SCHEMA_VERSION = 2  # of what is printed
-READABLE = (1, 2)  # schema versions of saved answers: 1 has warnings and headlines as bare sentences
 _PLAN_INTEGERS = (
     "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
     "seq_len", "num_microbatches",

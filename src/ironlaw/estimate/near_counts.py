@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from math import ceil, floor, lcm, log2, prod
 
-from ironlaw.errors import IronlawError
+from ironlaw.errors import IronlawError, PlanError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.possible import has_plan
@@ -118,5 +118,16 @@ def describe_counts(counts: tuple[float, ...]) -> str:
 
 def why_impossible(estimate: Estimate, index: int = 0) -> str:
     """Why a row has no plan: the rules that it breaks with their values, and the nearest numbers of accelerators that work."""
+    return _why_impossible(estimate, index, nearest_counts(estimate, index))
+
+
+def _why_impossible(estimate: Estimate, index: int, near: tuple[float, ...]) -> str:
     group, at = estimate.place_of(index)
-    return "; ".join(broken(group.job, group.plan, group.rules, at)) + describe_counts(nearest_counts(estimate, index))
+    return "; ".join(broken(group.job, group.plan, group.rules, at)) + describe_counts(near)
+
+
+def no_such_plan(estimate: Estimate, where: str = "", instead: str = "") -> PlanError:
+    """The error of a question whose plan breaks a rule; it offers the nearest numbers of accelerators that work."""
+    near = nearest_counts(estimate)
+    offered = [{"option": "gpus", "value": count} for count in near]
+    return PlanError(f"no such plan{where}: {_why_impossible(estimate, 0, near)}{instead}", offers=offered)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from ironlaw import files
 from ironlaw.errors import InputError, quote
-from ironlaw.estimate.as_data import READABLE
 from ironlaw.question.asked import Asked
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
+from ironlaw.shown import READABLE
 
 LARGEST = 64 << 20  # bytes of a file; an answer takes 60 kB
 _LONGEST = 4096  # characters of an option's text

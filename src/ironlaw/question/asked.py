@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import printed
 from ironlaw.question.fields import COLUMNS, OfQuestion, Row
@@ -68,7 +68,7 @@ def require(asked: Asked, *names: str) -> None:
     """Refuse a question that lacks one of ``names``."""
     for name in names:
         if name not in asked.given:
-            raise QuestionError(f"missing {MEANING[name]}")
+            raise MissingOptionError(f"missing {MEANING[name]}", option=name)
 
 
 def check(asked: Asked) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import QuestionError, nearest_names
+from ironlaw.errors import UnknownOptionError, nearest_names, speaking_of
 from ironlaw.question import synonyms
 from ironlaw.question.options import OPTIONS, flag
 from ironlaw.question.readers import counts
@@ -17,15 +17,17 @@ def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     for raw, value in synonyms.resolve(given, OPTIONS, lambda name: flag(name, where)).items():
         name = raw.replace("-", "_")
         if name not in OPTIONS:
-            hint = ", ".join(nearest_names(name, OPTIONS)) or ", ".join(OPTIONS)
-            raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {hint}")
+            near = nearest_names(name, OPTIONS)
+            hint = ", ".join(near or OPTIONS)
+            raise UnknownOptionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {hint}", option=raw, nearest=near)
         if value is None:
             continue
         option = OPTIONS[name]
-        if option.column and is_column(value) and not (option.names and all(isinstance(v, str) for v in value)):
-            values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
-        else:
-            values[name] = option.read(value, flag(name, where))
+        with speaking_of(name, value):
+            if option.column and is_column(value) and not (option.names and all(isinstance(v, str) for v in value)):
+                values[name] = [option.read(v, flag(name, where)) for v in flat(value)]
+            else:
+                values[name] = option.read(value, flag(name, where))
     return values
 
 

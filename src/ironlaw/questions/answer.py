@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.cautions.record import Caution
-from ironlaw.errors import QuestionError, UnknownNameError, nearest_names
+from ironlaw.errors import MissingOptionError, QuestionError, UnknownNameError, UnknownOptionError, nearest_names, speaking_of
 from ironlaw.question.options import Option
 from ironlaw.question.synonyms import resolve
 from ironlaw.question.words import PerParameter, readings_of
@@ -162,9 +162,11 @@ def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> 
         if value is None:
             continue
         if name not in options:
-            near = ", ".join(nearest_names(name, options)) or ", ".join(options)
-            raise QuestionError(f"{verb} has no option {raw!r}; nearest: {near}")
-        values[name] = options[name].read(value, "--" + name.replace("_", "-"))
+            near = nearest_names(name, options)
+            hint = ", ".join(near or options)
+            raise UnknownOptionError(f"{verb} has no option {raw!r}; nearest: {hint}", option=raw, nearest=near)
+        with speaking_of(name, value):
+            values[name] = options[name].read(value, "--" + name.replace("_", "-"))
     return values
 
 
@@ -177,7 +179,7 @@ def need(values: Mapping[str, Any], *names: str) -> None:
     """Refuse a question without one of these options."""
     for name in names:
         if name not in values:
-            raise QuestionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}")
+            raise MissingOptionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}", option=name)
 
 
 def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...], cite: bool = False) -> Answer:
@@ -222,7 +224,11 @@ def _resolve_words(verb: str, given: Mapping[str, Any], folders: tuple[str, ...]
     """The options with tokens per parameter turned into a count, and the chosen reading of values that can be read in two ways."""
     table = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
     options = {raw.replace("-", "_"): value for raw, value in given.items() if value is not None}
-    values = {name: table[name].read(value, f"--{name.replace('_', '-')}") for name, value in options.items() if name in table}
+    values = {}
+    for name, value in options.items():
+        if name in table:
+            with speaking_of(name, value):
+                values[name] = table[name].read(value, f"--{name.replace('_', '-')}")
     _check_names(values, folders)
     if isinstance(values.get("tokens"), PerParameter):
         from ironlaw.estimate.bind.model import with_tokens

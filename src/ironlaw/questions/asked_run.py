@@ -11,10 +11,10 @@ from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.errors import PlanError, QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, no_such_plan
 from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import OPTIONS as ESTIMATE
@@ -50,7 +50,7 @@ def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     estimate = answer({k: v for k, v in values.items() if k in ESTIMATE}, folders)
     group = estimate.groups[0]
     if not bool(group.legal[0]):
-        raise PlanError(f"no such plan: {why_impossible(estimate)}")
+        raise no_such_plan(estimate)
     if not bool(group.memory.fits[0]):
         remedies = describe_offers(offers(estimate)) + describe_counts(nearest_counts(estimate))
         return group.replace(warnings=(*group.warnings, caution("does-not-fit", remedies=remedies)))
@@ -64,7 +64,7 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     if "gpu_hours" in values:
         return _given_hours(values, folders)
     if "model" not in values:
-        raise QuestionError("missing run: give MODEL with --tokens, or --gpu-hours with --gpus")
+        raise MissingOptionError("missing run: give MODEL with --tokens, or --gpu-hours with --gpus", option="model")
     need(values, "on", "gpus", "tokens")
     group = estimate_plan(values, folders)
     run = group.run

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError, nearest_names
+from ironlaw.errors import (
+    MissingOptionError,
+    QuestionError,
+    UnknownNameError,
+    UnknownOptionError,
+    ValueRangeError,
+    nearest_names,
+    speaking_of,
+)
 from ironlaw.estimate.planner.space import MESH, VARIANTS, Space, axis_value, read_fixed, read_forbidden, read_space
 from ironlaw.question import defaults, synonyms
 from ironlaw.question.asked import MEANING, Asked, asked_of
@@ -166,15 +174,17 @@ def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str,
             continue
         given[name] = value
         if name in OWN:
-            search_options[name] = OWN[name].read(value, flag(name, where))
+            with speaking_of(name, value):
+                search_options[name] = OWN[name].read(value, flag(name, where))
         elif name in OPTIONS:
             estimate_options[name] = value
         else:
-            near = ", ".join(nearest_names(name, {**OWN, **OPTIONS})) or ", ".join(OWN)
-            raise QuestionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {near}")
+            near = nearest_names(name, {**OWN, **OPTIONS})
+            hint = ", ".join(near or OWN)
+            raise UnknownOptionError(f"unknown option {raw!r}{' in ' + where if where else ''}; nearest: {hint}", option=raw, nearest=near)
     for name in ("model", "on"):
         if name not in given:
-            raise QuestionError(f"missing {MEANING[name]}")
+            raise MissingOptionError(f"missing {MEANING[name]}", option=name)
     listed = {axis: LISTED[axis](estimate_options.pop(axis), flag(axis, where)) for axis in LISTED if axis in estimate_options}
     estimate_options |= {axis: values[0] for axis, values in listed.items() if len(values) == 1}
     options, fixed = _split_options(read_options(estimate_options, where))
@@ -237,7 +247,9 @@ def _bind_counts(search_options: dict[str, Any]) -> tuple[Any, ...]:
     if "gpus" in search_options:
         return tuple(search_options["gpus"])
     if not {"budget", "deadline", "target_tokens_per_second"} & set(search_options):
-        raise QuestionError("missing option --gpus N (or LO..HI), or a limit to size for: --budget, --deadline, --target-tokens-per-second")
+        raise MissingOptionError(
+            "missing option --gpus N (or LO..HI), or a limit to size for: --budget, --deadline, --target-tokens-per-second"
+        )
     return (*defaults.COUNTS, "range")
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.errors import MissingOptionError, UnknownNameError, ValueRangeError
 
 
 class Arguments:
@@ -60,7 +60,7 @@ class Arguments:
             value = self.whole(name)
             if value is not None:
                 return value
-        raise QuestionError(f"missing Megatron argument --{names[0]}")
+        raise MissingOptionError(f"missing Megatron argument --{names[0]}")
 
     def number(self, name: str, default: float) -> float:
         """A number."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError, nearest_names
+from ironlaw.errors import MissingOptionError, QuestionError, UnknownNameError, UnsupportedError, nearest_names
 from ironlaw.launch.megatron.arguments import Arguments, whole_number
 from ironlaw.launch.megatron.model import read_model
 from ironlaw.launch.megatron.patterns import layers_by_stage
@@ -86,7 +86,7 @@ def _batch(a: Arguments, dp: int | None) -> dict[str, Any]:
         a.rule("a batch that grows is counted at its last size")
     if total is None:
         if dp is None:
-            raise QuestionError("missing --global-batch-size: Megatron's default is micro_batch_size * dp, which needs --gpus N")
+            raise MissingOptionError("missing --global-batch-size: Megatron's default is micro_batch_size * dp, which needs --gpus N")
         total = micro * dp
         a.rule("no --global-batch-size: micro_batch_size * dp")
     return {"micro_batch_size": micro, "global_batch_size": total, "seq_len": length}

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ironlaw.errors import InputError, PlanError, QuestionError, quote
-from ironlaw.estimate.as_data import READABLE
+from ironlaw.errors import InputError, MissingOptionError, PlanError, QuestionError, quote
 from ironlaw.estimate.saved import rename_rates
 from ironlaw.files import parse_json
 from ironlaw.measure.read.limits import open_bytes
+from ironlaw.shown import READABLE
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
@@ -69,7 +69,7 @@ def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> E
     from ironlaw.question.read import read_options
 
     if options.get("model") is None:
-        raise QuestionError("missing option --model: give the model of the run with --on and --gpus, or give --against estimate.json")
+        raise MissingOptionError("missing option --model: give the model of the run with --on and --gpus, or give --against estimate.json")
     estimate = answer(read_options(options), folders)
     _check_comparable(estimate)
     return estimate

@@ -16,7 +16,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import IronlawError, QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.question import defaults
@@ -95,7 +95,7 @@ def _check(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, ...]:
     training = values.get("task", "training") == "training"
     sizes = ("gpus", "target_tokens_per_second", "deadline", "budget", "power_limit")
     if training and not any(name in values for name in sizes):
-        raise QuestionError("missing option --gpus N, or a limit: --target-tokens-per-second, --deadline, --budget or --power-limit")
+        raise MissingOptionError("missing option --gpus N, or a limit: --target-tokens-per-second, --deadline, --budget or --power-limit")
     for name in ("deadline", "budget"):
         if name in values and "tokens" not in values:
             raise QuestionError(f"--{name} needs --tokens, the tokens of the whole run")

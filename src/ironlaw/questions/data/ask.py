@@ -9,7 +9,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.law import dataloading
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
@@ -113,7 +113,7 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
 def _given_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions) -> Step:
     """The step that --step-time and --batch describe, without an estimate."""
     if "step_time" not in values:
-        raise QuestionError("missing step: give MODEL, or --step-time with --batch")
+        raise MissingOptionError("missing step: give MODEL, or --step-time with --batch", option="model")
     samples = values.get("batch")
     if samples is None:
         if not ("fetch_time" in values and "transfer_time" in values and "sample_size" not in values):

@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import checkpoint_size, saved_by
@@ -93,7 +93,7 @@ def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
             raise QuestionError("give --transfer-time or --transfer-rate, not both: the time is that of the copy")
         transfer = leaf("transfer", _given, "s", time=values["transfer_time"])
     elif step.link is None:
-        raise QuestionError("missing link to the accelerator: give --on, --transfer-rate such as 16GB/s, or --transfer-time")
+        raise MissingOptionError("missing link to the accelerator: give --on, --transfer-rate such as 16GB/s, or --transfer-time")
     else:
         transfer = leaf("transfer", collectives.point_to_point, "s", size=batch, bandwidth=step.link, latency=0.0)
     terms = [] if storage is None else [storage]
@@ -141,7 +141,7 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     elif "fetch_time" in values and "transfer_time" in values:
         return None, values.get("memory_size")
     else:
-        raise QuestionError("missing size of a sample: give --sample-size, --seq-len for tokens, or --fetch-time and --transfer-time")
+        raise MissingOptionError("missing size of a sample: give --sample-size, --seq-len for tokens, or --fetch-time and --transfer-time")
     if "memory_size" in values:
         return stored, values["memory_size"]
     assume(notes, "memory_size", "8 B a token" if length else "that of --sample-size", "default")

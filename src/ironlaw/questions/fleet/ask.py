@@ -9,7 +9,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Caution, only
 from ironlaw.cautions.table import caution
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.law import cost
 from ironlaw.question.assumptions import Assumptions, assume
@@ -88,7 +88,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about several jobs; QuestionError where the file or the options are wrong."""
     values = read(options, OPTIONS, "fleet")
     if "jobs" not in values:
-        raise QuestionError("missing JOBS.toml, the file of jobs")
+        raise MissingOptionError("missing JOBS.toml, the file of jobs")
     fleet = Fleet(read_reservation(values, folders), folders)
     jobs = [_job_row(fleet, one) for one in fleet.found.placed] + [_left_out_row(fleet, at) for at in fleet.found.left_out]
     pools = [_pool_row(fleet, at) for at in range(len(fleet.reservation.pools))]

@@ -12,7 +12,7 @@ from ironlaw.catalog import load
 from ironlaw.cautions.record import Caution, without
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import Failures, Saved, failures_of
@@ -127,7 +127,7 @@ def _bind_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
         need(values, "tokens")
         return _estimate_run(values, folders)
     if len(given) < 2:
-        raise QuestionError("missing run: give MODEL with --tokens, or --work with --parameters")
+        raise MissingOptionError("missing run: give MODEL with --tokens, or --work with --parameters", option="model")
     return _run_of_given_time(values, folders)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import read_record
-from ironlaw.errors import PlanError, QuestionError
+from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.bind.money import bind_money
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.near_counts import no_such_plan
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
@@ -43,7 +43,7 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         raise QuestionError("lessons takes one plan: give one value for every option")
     group, at = estimate.place_of(0)
     if not group.legal[at]:
-        raise PlanError(f"no such plan: {why_impossible(estimate)}")
+        raise no_such_plan(estimate)
     notes: Assumptions = []
     money = bind_money(asked_of(values), group.cluster, folders, notes)
     setting = hold_plan(group, values, loader, money, folders)

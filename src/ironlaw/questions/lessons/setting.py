@@ -123,11 +123,24 @@ def measure(setting: Setting, group: Group, loader: Mapping[str, Any] | None = N
     )  # fmt: skip
 
 
+class Refused(str):
+    """Why there is no estimate, in words; ``option``: the option at fault, None where it is none or not known."""
+
+    option: str | None = None
+
+    @classmethod
+    def by(cls, error: IronlawError) -> Refused:
+        """The words of an error and its option."""
+        made = cls(error)
+        made.option = error.option
+        return made
+
+
 def estimate_of(options: Mapping[str, Any], folders: tuple[str, ...]) -> Estimate | str:
     """The estimate of options, or in words why there is none."""
     try:
         estimate = answer(options, folders)
     except IronlawError as error:
-        return str(error)
+        return Refused.by(error)
     group, at = estimate.place_of(0)
     return estimate if group.legal[at] else "; ".join(broken(group.job, group.plan, group.rules, at))

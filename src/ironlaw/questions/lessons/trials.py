@@ -10,7 +10,7 @@ from ironlaw.estimate.held import change_options
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column
 from ironlaw.questions.lessons.options import LOADER
-from ironlaw.questions.lessons.setting import Measure, Setting, estimate_of, measure
+from ironlaw.questions.lessons.setting import Measure, Refused, Setting, estimate_of, measure
 from ironlaw.questions.lessons.techniques import TECHNIQUES, Technique, conflicts
 from ironlaw.questions.plan_words import describe_plan
 
@@ -141,7 +141,7 @@ def try_all(setting: Setting, anew: bool = True) -> Tried:
         trials = _choose_anew(setting, trials)
     for trial in trials:
         if trial.after is None:
-            prefix = "" if trial.why_not.startswith("--") else f"{trial.options}: "
+            prefix = "" if isinstance(trial.why_not, Refused) and trial.why_not.option else f"{trial.options}: "
             not_tried.append((trial.techniques[0], prefix + trial.why_not))
     possible = [trial for trial in trials if trial.after is not None]
     return Tried(base, tuple(sort_trials(possible, base.fits)), tuple(not_tried))

@@ -11,7 +11,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError, UnsupportedError
+from ironlaw.errors import MissingOptionError, QuestionError, UnsupportedError
 from ironlaw.estimate import wires
 from ironlaw.estimate.abilities import usual_framework, why_chosen
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
@@ -76,7 +76,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
     count = given_rate(values["multiprocessors"], "1") if "multiprocessors" in values else None
     if "on" not in values:
         if peak is None or bandwidth is None:
-            raise QuestionError("missing option --on ACCELERATOR (or both --peak and --bandwidth)")
+            raise MissingOptionError("missing option --on ACCELERATOR (or both --peak and --bandwidth)")
         return Device("the given roofs", bandwidth, peak, {}, count, None, None)
     cluster = cluster_of(values, folders, notes)
     record = cluster.accelerator

@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.errors import MissingOptionError, QuestionError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.law import batches, flops, run
@@ -110,7 +110,7 @@ def _bind_size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
     tokens, operations, ratio = given.get("tokens"), given.get("compute"), given.get("tokens_per_parameter", 20.0)
     count = sum(value is not None for value in (active, tokens, operations))
     if count == 0:
-        raise QuestionError("missing MODEL, --parameters, --tokens or --compute: give one or two of them")
+        raise MissingOptionError("missing MODEL, --parameters, --tokens or --compute: give one or two of them", option="model")
     if count == 3:
         raise QuestionError("a model, --tokens and --compute: any two decide the third (compute is 6 parameters tokens); give two")
     if count == 1:

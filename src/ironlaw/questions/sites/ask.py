@@ -13,7 +13,7 @@ from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.law import cost, wide_area
 from ironlaw.question import defaults
@@ -55,7 +55,7 @@ def _refuse(values: dict[str, Any]) -> None:
         raise QuestionError("--parameters belongs to the simplified model: give --mfu too, or a MODEL")
     need(values, *(() if "parameters" in values else ("model",)), "sites", "on", "gpus", "tokens")
     if "wan_bandwidth" not in values and "shared_bandwidth" not in values:
-        raise QuestionError("missing option --wan-bandwidth RATE (of each site) or --shared-bandwidth RATE (of all sites together)")
+        raise MissingOptionError("missing option --wan-bandwidth RATE (of each site) or --shared-bandwidth RATE (of all sites together)")
     if "deadline" in values and "hours" in values:
         raise QuestionError("--deadline compares runs without pauses: leave --hours or --deadline out")
     if "restart_time" in values and "hours" not in values and "carbon_profile" not in values:

@@ -10,13 +10,13 @@ from typing import Any
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.errors import IronlawError, PlanError, QuestionError, ValueRangeError
+from ironlaw.errors import IronlawError, QuestionError, ValueRangeError
 from ironlaw.estimate.answer import Group, estimate
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
-from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.near_counts import no_such_plan
 from ironlaw.estimate.parameters import trained_parameters
 from ironlaw.law import flops, run
 from ironlaw.precision import precision_of
@@ -158,7 +158,7 @@ class _Estimates:
         if (on, gpus, share) not in self.known:
             answer = estimate(self.given["model"], on, gpus=gpus, catalog=self.folders, global_batch_size=share, **self.options)
             if not bool(answer.legal[0]):
-                raise PlanError(f"no such plan at a site of {gpus:,.0f} {on}: {why_impossible(answer)}")
+                raise no_such_plan(answer, f" at a site of {gpus:,.0f} {on}")
             group = answer.groups[0]
             sequences = float(group.plan.global_batch_size[0])
             self.known[on, gpus, share] = SiteStep(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.table import caution
-from ironlaw.errors import QuestionError
+from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.measured import MeasuredRun, mfu_words, utilisations
 from ironlaw.estimate.sizing import rounded_down
@@ -49,7 +49,7 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     values = read(options, OPTIONS, "solve")
     need(values, "on")
     if "model" not in values and "parameters" not in values:
-        raise QuestionError("missing MODEL, or --parameters N")
+        raise MissingOptionError("missing MODEL, or --parameters N", option="model")
     unknown = _pick_unknown(values)
     _refuse_incomplete(values, unknown)
     workload = Workload.of(values, folders)

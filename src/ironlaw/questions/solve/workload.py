@@ -13,7 +13,7 @@ from ironlaw.catalog.records import Accelerator
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import PlanError, QuestionError, ValueRangeError
+from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.estimate import sizing
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
@@ -23,7 +23,7 @@ from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters
 from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, measured_run
-from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
+from ironlaw.estimate.near_counts import describe_counts, nearest_counts, no_such_plan
 from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.estimate.rates import model_key_length
 from ironlaw.estimate.run import time_of_steps
@@ -279,7 +279,7 @@ class Workload:
         except QuestionError:  # what an estimate does not model is computed by hand
             return
         if not estimate.legal[0]:
-            raise PlanError(f"no such plan: {why_impossible(estimate)}")
+            raise no_such_plan(estimate)
         self._estimates[gpus] = self._note(estimate)
 
     def does_not_fit(self, gpus: float) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import Caution
-from ironlaw.errors import PlanError, QuestionError, UnitError, UnknownNameError
+from ironlaw.errors import QuestionError, UnitError, UnknownNameError
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.near_counts import no_such_plan, why_impossible
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.law import batches
 from ironlaw.law import run as law
@@ -92,7 +92,7 @@ def _choose_plan(asked: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[di
     estimate = answer(dict(asked), folders)
     row = estimate.row(0)
     if row["step"]["seconds"] is None:
-        raise PlanError(f"no such plan: {why_impossible(estimate)}")
+        raise no_such_plan(estimate)
     plan = row["plan"]
     held: dict[str, Any] = {name: float(plan[name]) for name in HELD}
     held |= {"sp": plan["sp"], "recompute": plan["recompute"], "framework": plan["framework"], "dp": float(plan["dp"])}

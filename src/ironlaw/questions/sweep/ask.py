@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
+from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
@@ -81,7 +81,7 @@ def _refuse(values: dict[str, Any]) -> None:
     if "model" in values and "parameters" in values:
         raise QuestionError("give MODEL or --parameters, not both")
     if "model" not in values and "parameters" not in values:
-        raise QuestionError("missing MODEL, or --parameters N with --mfu (simplified)")
+        raise MissingOptionError("missing MODEL, or --parameters N with --mfu (simplified)", option="model")
     if "global_batch_size" in values and "global_batch_tokens" in values:
         raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
     if "global_batch_size" in values and "mfu" in values:
@@ -126,17 +126,18 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         )
         for model, run, seq_len, batch, gpus, cap, capacity in itertools.product(*lists)
     ]
-    rows = [row for row, _ in estimates]
-    if rows and all((row["why_not"] or "").startswith("--") for row in rows):  # an option that is wrong for every row
-        raise QuestionError(rows[0]["why_not"])
+    rows = [row for row, *_ in estimates]
+    errors = [error for *_, error in estimates if error is not None and error.option]
+    if rows and len(errors) == len(rows):  # an option that is wrong for every row
+        raise errors[0]
     assumptions: Assumptions = []
     for taken in dict.fromkeys(batch_taken(batch, row["seq_len"]) for row in rows for batch in values.get("global_batch_tokens", ())):
         if taken:
             assume(assumptions, "--global-batch-tokens", taken, "default")
     if "rounding" not in values:
         assume(assumptions, "rounding of steps", rounding, "default")
-    warnings = [line for _, estimate in estimates if estimate for line in estimate.groups[0].warnings]
-    fitting = [(row, estimate) for row, estimate in estimates if estimate and row["fits"]]
+    warnings = [line for _, estimate, _ in estimates if estimate for line in estimate.groups[0].warnings]
+    fitting = [(row, estimate) for row, estimate, _ in estimates if estimate and row["fits"]]
     headline, terms = ["no row has a plan that fits"], []
     if fitting:
         row, estimate = max(fitting, key=lambda pair: pair[0]["tokens_per_second"])
@@ -169,8 +170,8 @@ def _describe_frugal(row: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
 
 def _estimate_row(
     asked: dict[str, Any], run: float | PerParameter, rounding: str, folders: tuple[str, ...]
-) -> tuple[dict[str, Any], Estimate | None]:
-    """One row and its estimate; a row without a plan says why. ``rounding`` of its steps."""
+) -> tuple[dict[str, Any], Estimate | None, QuestionError | None]:
+    """One row and its estimate; a row without a plan says why, with the error where there is no estimate. ``rounding`` of its steps."""
     model = plain_model(bind_model(asked["model"], folders)[0])
     asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
     tokens = count_tokens(run, float(total_parameters(model)))
@@ -194,10 +195,10 @@ def _estimate_row(
     except (UnknownNameError, UnitError):
         raise  # the option is wrong for every row
     except QuestionError as error:
-        return {**start, "why_not": str(error), "legal": False}, None
+        return {**start, "why_not": str(error), "legal": False}, None, error
     data = estimate.row(0)
     if data["step"]["seconds"] is None:
-        return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None
+        return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None, None
     plan, memory, run_data = data["plan"], data["memory"], data["run"]
     documents = data.get("documents")
     of_sequence = documents["real_tokens_per_sequence"] if documents else plan["seq_len"]  # padding is no token of the run
@@ -205,24 +206,30 @@ def _estimate_row(
     steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
     part = steps / whole  # of the run that the estimate counts, whose last step is whole
     joules = None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part
-    return {
-        **start,
-        "batch": tokens_per_step,
-        "dropped_share": data.get("routing", {}).get("dropped_share"),
-        "accumulated": plan["num_microbatches"],
-        "memory": memory["device"],
-        "at_once": _memory_without_accumulation(asked, plan, folders),
-        "fits": memory["fits"],
-        "step": data["step"]["seconds"],
-        "tokens_per_second": data["throughput"]["tokens_per_second"],
-        "mfu": data["throughput"]["mfu"],
-        "steps": steps,
-        "seconds": run_data["days"] * 86400.0 * part,
-        "usd": None if run_data["usd"] is None else run_data["usd"] * part,
-        "energy": joules,
-        "tokens_per_joule": None if joules is None or "power_cap" not in asked else tokens / joules,
-        "why_not": "" if memory["fits"] else f"does not fit{describe_offers(offers(estimate))}{describe_counts(nearest_counts(estimate))}",
-    }, estimate
+    return (
+        {
+            **start,
+            "batch": tokens_per_step,
+            "dropped_share": data.get("routing", {}).get("dropped_share"),
+            "accumulated": plan["num_microbatches"],
+            "memory": memory["device"],
+            "at_once": _memory_without_accumulation(asked, plan, folders),
+            "fits": memory["fits"],
+            "step": data["step"]["seconds"],
+            "tokens_per_second": data["throughput"]["tokens_per_second"],
+            "mfu": data["throughput"]["mfu"],
+            "steps": steps,
+            "seconds": run_data["days"] * 86400.0 * part,
+            "usd": None if run_data["usd"] is None else run_data["usd"] * part,
+            "energy": joules,
+            "tokens_per_joule": None if joules is None or "power_cap" not in asked else tokens / joules,
+            "why_not": ""
+            if memory["fits"]
+            else f"does not fit{describe_offers(offers(estimate))}{describe_counts(nearest_counts(estimate))}",
+        },
+        estimate,
+        None,
+    )
 
 
 def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, Any], folders: tuple[str, ...]) -> float | None:

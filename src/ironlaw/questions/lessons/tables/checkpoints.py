@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from ironlaw import units
 from ironlaw.cautions.table import caution
-from ironlaw.errors import PlanError, QuestionError
+from ironlaw.errors import QuestionError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import hidden_state
 from ironlaw.estimate.memory.total import Layers
-from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.near_counts import no_such_plan
 from ironlaw.law import activations
 from ironlaw.question.assumptions import assume
 from ironlaw.question.read import read_options
@@ -98,7 +98,7 @@ def _whole_layers(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
         raise QuestionError("--table checkpoints takes one plan: give one value for every option")
     group, at = estimate.place_of(0)
     if not group.legal[at]:
-        raise PlanError(f"no such plan: {why_impossible(estimate)}")
+        raise no_such_plan(estimate)
     if "on" not in values:
         group = group.replace(assumptions=[])
         assume(group.assumptions, "framework", asked["framework"], "given" if "framework" in values else "default")

@@ -9,7 +9,7 @@ import numpy as np
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
-from ironlaw.errors import PlanError, QuestionError, UnsupportedError
+from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.as_data import bound_data
@@ -17,7 +17,7 @@ from ironlaw.estimate.bind.cluster import bind_precision, can_run, find_precisio
 from ironlaw.estimate.layer.casts import CAST
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import operator_of
-from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.near_counts import no_such_plan
 from ironlaw.precision import Precision
 from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
@@ -136,7 +136,7 @@ def _step_rows(values: dict[str, Any], recipes: list[Precision], folders: tuple[
         raise QuestionError("--table precisions takes one plan: give one value for every option")
     group, at = first.place_of(0)
     if not group.legal[at]:
-        raise PlanError(f"no such plan: {why_impossible(first)}")
+        raise no_such_plan(first)
     asked = asked_data(group, 0)
     held = read_options({**asked["given"], **asked["plan"]})
     held.pop("global_batch_tokens", None)
