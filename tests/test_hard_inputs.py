@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -451,3 +452,19 @@ def test_a_search_that_is_interrupted_never_says_no(seconds):
 def test_a_closed_standard_output_is_named():
     child = subprocess.run(["bash", "-c", f"{sys.executable} -m ironlaw catalog list >&-"], capture_output=True, text=True, check=False)
     assert (child.returncode, child.stderr) == (3, "ironlaw: standard output is closed: nothing can be printed\n")
+
+
+def test_wherever_python_starts_with_few_open_files_so_does_the_command(tmp_path):
+    """With four open files Python ends in a traceback of its own before any module of the package is read."""
+
+    def run(most: int, *words: str) -> subprocess.CompletedProcess[str]:
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, preexec_fn=limit)
+
+    fewest = next(most for most in range(3, 20) if run(most, "-c", "").returncode == 0)
+    asked = ("-m", "ironlaw", "estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--short")
+    assert run(fewest, *asked).returncode == 0
+    left = run(fewest, "-m", "ironlaw", "runs", "list", "--store", str(tmp_path / "runs.sqlite"))
+    assert left.returncode in (0, 3) and left.stderr.count("\n") <= 1

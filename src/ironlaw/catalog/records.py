@@ -388,6 +388,7 @@ class Framework(Record):
     head_gradient_bytes: Sourced | None = quantity("B", required=False)  # whole gradient of a chunked output layer; absent: none
     head_gradient_frozen: bool = False  # it is made also where the output layer is frozen
     counts_examples: bool = False  # its batches count examples of the objective: pairs with DPO
+    fine_tuning_batch: Sourced | None = quantity("1", required=False)  # sequences a step for each accelerator; absent: it pre-trains too
     lora_targets: str = ""  # layers that have an adapter by default; absent: the attention's
     # kept for each element of the input of an adapter, by each adapter apart: its cast or dropped copy, a mask; absent: one shared input
     adapter_input_bytes: Sourced | None = quantity("B", required=False)

@@ -10,7 +10,7 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option, asked_data
 from ironlaw.estimate.answer import Estimate, Group, answer
 from ironlaw.estimate.bands import gain_slope, likely_ratio
-from ironlaw.estimate.bind.batch import is_fine_tuning
+from ironlaw.estimate.bind.batch import fine_tuned_each
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.estimate.term_data import number
@@ -115,7 +115,7 @@ def _hold_tokens(
     if "global_batch_tokens" in given:
         rest = {name: value for name, value in options.items() if name != "global_batch_size"}
         return {**rest, "global_batch_tokens": given["global_batch_tokens"]}, {}
-    if "global_batch_size" in given or is_fine_tuning(asked_of(options), folders):
+    if "global_batch_size" in given or fine_tuned_each(asked_of(options), folders):
         return options, {}
     axes = {name: options.get(name) for name in ("gpus", "tp", "pp", "cp", "vpp", "micro_batch_size", "microbatch_group")}
     held = defaults.batch_of_ranks(defaults.sequences_at_once(**axes), batch * length / new_length)

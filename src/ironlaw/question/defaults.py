@@ -125,13 +125,13 @@ def seq_len(max_position_embeddings: int) -> float:
     return float(min(max_position_embeddings, SEQ_LEN))
 
 
-def fine_tuning_batch(gpus: float) -> float:
-    """Sequences of a step of a fine-tuning: 8 for each accelerator, at least 16 and at most 128.
+def fine_tuning_batch(gpus: float, each: float = FINE_TUNED_EACH) -> float:
+    """Sequences of a step of a fine-tuning: ``each`` (8) for each accelerator, at least 16 and at most 128.
 
-    >>> fine_tuning_batch(1), fine_tuning_batch(8), fine_tuning_batch(64)
-    (16.0, 64.0, 128.0)
+    >>> fine_tuning_batch(1), fine_tuning_batch(8), fine_tuning_batch(64), fine_tuning_batch(16, each=2)
+    (16.0, 64.0, 128.0, 32.0)
     """
-    return min(max(FINE_TUNED_EACH * gpus, FINE_TUNED[0]), FINE_TUNED[1])
+    return min(max(each * gpus, FINE_TUNED[0]), FINE_TUNED[1])
 
 
 def batches(gpus: float, usual: float, least: float, most: float, micro_batch_size: float = 1.0) -> list[float]:

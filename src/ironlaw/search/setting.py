@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.bind.batch import assume_batch
+from ironlaw.estimate.bind.batch import assume_batch, objective_of_several
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, note_framework, with_batch
 from ironlaw.estimate.distance import positions
@@ -242,9 +242,11 @@ def bounds_of(question: Question, folders: tuple[str, ...]) -> Iterator[tuple[Bo
     space = question.space if question.space.own else question.space.without(PLANNED)
     variants = variants_of(space, question.asked.rows[0].seq_len or 0.0)
     several = {axis for axis in variants[0] if len({variant[axis] for variant in variants}) > 1}
+    frameworks = {str(variant.get("framework") or "") for variant in variants}
+    shared = {} if question.asked.objective else objective_of_several(frameworks, folders)
     for on in question.on:
         for variant in variants:
-            options = {**variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
+            options = {**shared, **variant, "on": on} | ({} if question.prices is None else {"price": question.prices.get(on)})
             bound = with_batch(bind_question(with_options(question.asked, options), folders, with_run=True))
             yield bound, {axis: v for axis, v in variant.items() if axis in several}
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ironlaw
 from ironlaw import estimate
 from ironlaw.cautions.record import sentences
 from ironlaw.estimate.bind.batch import batch_range
@@ -146,3 +147,36 @@ def test_a_given_batch_that_is_divided_badly_gets_one_line_that_names_a_better_o
 def test_a_batch_that_plans_divide_well_gets_no_such_line(batch):
     answer = estimate("llama-3-70b", on="h100-sxm", gpus=768, global_batch_size=batch)
     assert not [line for line in sentences(answer.row(0)["warnings"]) if "splits badly" in line]
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpus", "batch"),
+    [
+        ("trl", 8, 64),
+        ("trl", 1, 16),
+        ("llama-factory", 8, 64),
+        ("peft", 8, 64),
+        ("unsloth", 1, 16),
+        ("ms-swift", 8, 16),
+        ("torchtune", 16, 32),
+    ],
+)
+def test_a_framework_that_fine_tunes_takes_the_batch_of_its_trainer(framework, gpus, batch):
+    """By hand: 8 for each GPU by TrainingArguments, 2 by torchtune's recipes, 16 of all by ms-swift; at least 16."""
+    asked = {"model": "llama-3-8b", "on": "h200-sxm", "gpus": gpus, "seq_len": 1024, "framework": framework, "recompute": "full", "tp": 1}
+    if gpus == 1:
+        asked["model"] = "llama-3.2-1b"
+    assert estimate(**asked).row()["plan"]["global_batch_size"] == batch
+
+
+def test_a_framework_that_is_told_to_pre_train_or_that_is_not_named_does():
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1, "recompute": "full"}
+    told, unnamed = (estimate(**asked, **more).row()["plan"] for more in ({"framework": "trl", "objective": "next-token"}, {}))
+    assert told["global_batch_size"] == unnamed["global_batch_size"] == 512
+
+
+def test_frameworks_that_are_compared_share_the_batch_of_one_job():
+    """Megatron pre-trains and TRL fine-tunes: their tokens a second are those of one batch, whichever is named first."""
+    asked = {"on": ["h100-sxm"], "gpus": [8], "tp": 1, "pp": 1, "recompute": "full", "micro_batch_size": 1}
+    rows = ironlaw.compare("llama-3-8b", **asked, framework=["megatron", "trl"]).to_dict()["plans"]
+    assert {row["batch_tokens"] for row in rows} == {4 * 2**20}

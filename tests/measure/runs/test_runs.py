@@ -321,6 +321,32 @@ def test_a_full_disk_is_named_and_nothing_is_claimed_to_be_stored_or_deleted(ask
     assert store.load_run("main", path)[0].id == kept.id
 
 
+def test_a_run_that_a_full_disk_does_not_let_go_is_kept_and_the_room_it_needs_is_named(ask, path, monkeypatch):
+    """The journal has no room: to forget a run copies its pages first, so that a killed process leaves the store as it was."""
+    store.save_run(diagnosis(), "main", path)
+    real = store._connect
+
+    class Full:
+        def __init__(self, *words):
+            self.db = real(*words)
+
+        def __getattr__(self, name):
+            return getattr(self.db, name)
+
+        def execute(self, statement, *values):
+            if statement.startswith("DELETE"):
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorname = "SQLITE_FULL"
+                raise error
+            return self.db.execute(statement, *values)
+
+    monkeypatch.setattr(store, "_connect", Full)
+    kibibytes = path.stat().st_size / 1024
+    refused(ask("forget", "main"), 3, f"nothing in the store was changed: free up to {kibibytes:.3g} KiB for the journal")
+    monkeypatch.undo()
+    assert store.load_run("main", path)[0].label == "main"
+
+
 def test_a_newer_store_is_neither_read_nor_written(ask, path, tmp_path):
     store.save_run(diagnosis(), None, path)
     db = sqlite3.connect(path)

@@ -36,13 +36,14 @@ class BatchRange(NamedTuple):
 def batch_range(bound: Bound, row: Row) -> BatchRange:
     """The range of the batch of a row.
 
-    A fine-tuning (adapters, frozen layers, or an objective on answers) takes what the recipes of trainers take: so many sequences for each
-    accelerator, between two numbers. Other runs start at 4 Mi tokens, or at the limit where that is less. The limit is the power of two
-    that is nearest to ``law.batches.deepseek_batch`` of the run's compute.
+    A fine-tuning (adapters, frozen layers, an objective on answers, or a framework that is named and fine-tunes) takes what the recipes of
+    trainers take: so many sequences for each accelerator, between two numbers. Other runs start at 4 Mi tokens, or at the limit where that
+    is less. The limit is the power of two that is nearest to ``law.batches.deepseek_batch`` of the run's compute.
     """
     seq_len = row.seq_len or 1.0
-    if is_fine_tuning(bound.asked, bound.folders):
-        usual = defaults.fine_tuning_batch(row.gpus or 1.0)
+    each = fine_tuned_each(bound.asked, bound.folders)
+    if each:
+        usual = defaults.fine_tuning_batch(row.gpus or 1.0, each)
         return _around(usual, usual, "what the recipes of fine-tuning take")
     given = bound.asked.tokens
     tokens, of = (given, "") if given else (usual_tokens(bound), " (a usual number: the question gives none)")
@@ -79,10 +80,25 @@ def _around(usual: float, most: float, rule: str) -> BatchRange:
     return BatchRange(usual, float(ceil((1.0 - share) * usual)), max(most, float(int((1.0 + share) * usual))), rule)
 
 
-def is_fine_tuning(asked: Asked, folders: tuple[str, ...]) -> bool:
-    """True where adapters are trained, where layers are frozen, or where the objective's record says that it fine-tunes."""
+def fine_tuned_each(asked: Asked, folders: tuple[str, ...]) -> float | None:
+    """Sequences of a step for each accelerator where a question fine-tunes and gives no batch; None where it does not fine-tune.
+
+    It does where adapters are trained, where layers are frozen, or where the objective's record says so. A question that names a framework
+    and no objective does where the framework's record has such a batch: what its full fine-tuning takes.
+    """
     objective = load.record("objectives", asked.objective or "next-token", folders)
-    return bool(asked.lora_rank or asked.frozen_layers or objective.fine_tunes)
+    if asked.lora_rank or asked.frozen_layers or objective.fine_tunes:
+        return defaults.FINE_TUNED_EACH
+    if asked.objective or not asked.framework:
+        return None
+    stated = load.record("frameworks", asked.framework, folders).fine_tuning_batch
+    return None if stated is None else float(stated.value)
+
+
+def objective_of_several(frameworks: Collection[str], folders: tuple[str, ...]) -> dict[str, str]:
+    """The objective of frameworks that are compared and of which only some fine-tune: all take the batch of one job, a pre-training."""
+    fine_tune = {load.record("frameworks", name, folders).fine_tuning_batch is not None for name in frameworks if name}
+    return {"objective": "next-token"} if len(fine_tune) == 2 else {}
 
 
 def usual_tokens(bound: Bound) -> float:

@@ -127,7 +127,7 @@ def hooked_gradients(job: Job, plan: Plan, s: Shapes, stage: Stage) -> list[Term
 
 
 def update_copies(job: Job, plan: Plan, stage: Stage) -> list[Term]:
-    """Tensors that the optimizer's update allocates for all weights at once: a list of temporaries, one a weight."""
+    """Tensors that the optimizer's update allocates for all weights at once: temporaries of every weight, or of a rank's flat shard."""
     copies = job.framework.optimizer_copies
     if copies is None or job.optimizer.matrices.one_by_one:
         return []

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ironlaw import units
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
 from ironlaw.files import is_there, make_private
 from ironlaw.measure.runs import saved_diagnosis
@@ -339,11 +340,16 @@ def _explain(error: sqlite3.Error, path: Path) -> InputError:
         ("SQLITE_CORRUPT", DAMAGED),
         ("SQLITE_READONLY", "read-only; change its permissions, or give another --store"),
         ("SQLITE_CANTOPEN", "cannot be opened or created: check the folder and its permissions, or give another --store"),
-        ("SQLITE_FULL", "the disk is full; nothing in the store was changed: make room for its journal first"),
+        ("SQLITE_FULL", f"the disk is full; nothing in the store was changed: free {_room(path)}, and ask again"),
         ("SQLITE_PERM", "permission denied; give another --store"),
     )
     reason = next((text for prefix, text in causes if name.startswith(prefix)), None)
     return InputError(f"{path}: {reason}" if reason else f"{path}: SQLite failed on the store ({' '.join(str(error).split())})")
+
+
+def _room(path: Path) -> str:
+    """What a change of a store needs on its disk, as text; to forget a run too, as the pages that are overwritten are first copied."""
+    return f"up to {units.show(path.stat().st_size, 'B')} for the journal, which holds the pages to be changed until they are written"
 
 
 def _find_id(db: _Database | None, run: str, store: str | Path | None) -> str:

@@ -17,6 +17,7 @@ from ironlaw.catalog import load
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.estimate.bind.batch import objective_of_several
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.question import defaults
@@ -154,6 +155,7 @@ def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any
     """A row for every count or target, accelerator and framework."""
     asked, frameworks = _asked(values), values.get("framework", ("",))
     several, total = len(frameworks) > 1, len(asked) * len(frameworks) * len(hardware)
+    shared = objective_of_several(frameworks, folders)
     done = 0
     for one in hardware:
         for framework in frameworks:
@@ -161,7 +163,9 @@ def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any
             for place, (count, target) in enumerate(asked):
                 if target not in cells:
                     limits = Limits(target, values.get("deadline"), values.get("budget"), values.get("power_limit"))
-                    cells[target] = Cell(one, _options(one, framework, values), values, limits, folders, framework if several else "")
+                    cells[target] = Cell(
+                        one, shared | _options(one, framework, values), values, limits, folders, framework if several else ""
+                    )
                 label = one.name + (f" ({framework})" if several else "")
                 if len(asked) > 1:
                     label = f"{count:,.0f} x {label}" if count is not None else f"{label} at {target:,.0f} tokens/s"
