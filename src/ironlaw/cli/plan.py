@@ -102,7 +102,7 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
     if progress is not None:
         progress("")
     explained = _explain_best(result, result.listed()[0], form.explain) if form.explain is not None else ""
-    data = search_data(result, form.explain is not None, advice=not tables or form.name != "table")
+    data = search_data(result, form.explain is not None, advice=not tables or form.name != "table", outlined=form.name == "json")
     if parquet_file is not None:
         write_parquet(plan_table(data), parquet_file)
     if csv_file is not None:

@@ -17,6 +17,7 @@ from ironlaw.estimate.memory.start import MOMENTS, moment_of
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
 from ironlaw.estimate.slices import slice_of, wraps, written
 from ironlaw.estimate.term_data import Origins, laws_of, number, sources_data, term_data, term_sources
+from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS
@@ -71,7 +72,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     origins = origins_of(group) if explain else None
     routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
-    return {
+    return whole_counts({
         **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
         "step": {
             "seconds": step,
@@ -92,7 +93,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "parameters": parameters_data(group.job),
         "bound": bound_data(group, at, step is None),
         **({} if routing is None else {"routing": routing}),
-        "run": run_data(group, at),
+        "run": _run_with_bands(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
         "not_searched": list(unsearched_data(group, at)),
@@ -101,7 +102,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "sources": sources(group),
         "asked": asked_data(group, at),
         "records": records_data(group),
-    }
+    })  # fmt: skip
 
 
 def published_layouts(group: Group, at: int) -> list[dict[str, Any]]:
@@ -438,6 +439,14 @@ def run_data(group: Group, at: int) -> dict[str, Any] | None:
         "checkpoint_interval_seconds": of(run.failures.interval),
         "mttf_hours": of(run.failures.mttf, 3600.0),
     }
+
+
+def _run_with_bands(group: Group, at: int) -> dict[str, Any] | None:
+    """The whole run with the bands of its time, money, energy and carbon."""
+    from ironlaw.estimate.bands import run_bands
+
+    run = run_data(group, at)
+    return None if run is None else {**run, "bands": run_bands(group, at, run)}
 
 
 def plan_data(group: Group, at: int) -> dict[str, Any]:

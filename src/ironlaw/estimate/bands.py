@@ -151,6 +151,24 @@ def step_band(group: Group, at: int, seconds: float | None) -> list[float] | Non
     return None if half_width is None or seconds is None else banded(seconds, *half_width)
 
 
+# values of a run that are its time at a fixed rate: accelerators, rent, rated power, carbon of a kWh
+OF_TIME = (
+    "days", "gpu_hours", "usd", "kwh", "kg_co2e", "days_with_failures", "usd_with_failures", "kwh_with_failures", "kg_co2e_with_failures",
+)  # fmt: skip
+
+
+def run_bands(group: Group, at: int, run: Mapping[str, Any] | None) -> dict[str, list[float] | None] | None:
+    """``[lo, hi, coverage]`` of time, money, energy and carbon of a run, each in the unit of its value; None for a row without a band.
+
+    All of them are the time of the run at a fixed rate, so one error moves them together: their bands are not independent. Checkpoints
+    take the same time however long a step is; that small part is widened with the rest.
+    """
+    width = None if run is None else widened(group, at)
+    if run is None or width is None:
+        return None
+    return {name: None if run[name] is None else banded(run[name], *width) for name in OF_TIME}
+
+
 def nearest_runs(group: Group, at: int) -> list[dict[str, Any]]:
     """The published runs that are nearest to a row, one of each of three publishers, as plain data."""
     evidence, where = read_evidence(), place_of(group, at)

@@ -99,10 +99,25 @@ def _pick_plan(tree: Any, rank: int, path: Path) -> Any:
             raise InputError(f"{path}: the search found no plan, so there is no answer to read")
         if rank > len(plans):
             raise InputError(f"{path} lists {len(plans)} plans, #{rank} asks for another")
-        return plans[max(rank - 1, 0)]
+        return whole_plan(tree, plans[max(rank - 1, 0)])
     if rank:
         raise InputError(f"{path}: a single answer; #{rank} needs a file from ironlaw plan --json")
     return tree
+
+
+def whole_plan(search: Mapping[str, Any], plan: Any) -> Any:
+    """A plan of a search with the values of its records and sources, which the search has once for all plans; older files have them here.
+
+    >>> whole_plan({"records": {"a": 1, "b": 2}}, {"records": ["b"]})
+    {'records': {'b': 2}}
+    """
+    if not isinstance(plan, dict):
+        return plan
+    shared = {key: search.get(key) for key in ("sources", "records") if isinstance(plan.get(key), list)}
+    named = {
+        key: {name.partition("#")[0]: values.get(name) for name in plan[key]} for key, values in shared.items() if isinstance(values, dict)
+    }
+    return {**plan, **named}
 
 
 def _read_options(asked: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -132,7 +147,7 @@ def _check(tree: Mapping[str, Any], where: str) -> None:
             raise InputError(f"{where}: records.{name} is {quote(values)}, not a table")
     for key in ("throughput", "run"):
         for name, value in (tree.get(key) or {}).items() if isinstance(tree.get(key), (dict, type(None))) else [(key, tree[key])]:
-            if name != "peak":
+            if name not in ("peak", "bands"):
                 _number(value, f"{where}: {key}.{name}")
     if not isinstance(tree.get("assumptions"), list) or not all(isinstance(item, dict) for item in tree["assumptions"]):
         raise InputError(f"{where}: assumptions is {quote(tree.get('assumptions'))}, not a list of tables")

@@ -15,6 +15,7 @@ from ironlaw import units
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.term_data import Origins, labels, laws_of, sources_data, term_data, term_sources, times_above, walk_paths
+from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.questions.answer import Answer, Column, Table, heading
 from ironlaw.report.explanation import LISTED, NAMES, node_lines
 from ironlaw.report.terminal import Ink, short
@@ -27,14 +28,14 @@ NARROWEST = 24  # columns of a text that goes on over several lines
 def answer_data(answer: Answer, explain: bool = False) -> dict[str, Any]:
     """The answer as plain data with the keys that every answer has; each table has its own name as key."""
     origins = Origins.of(answer.terms) if explain else None
-    return {
+    return whole_counts({
         **_head_data(answer),
         **{name: json_value(value) for name, value in answer.values.items()},
         **{table.name: [{key: json_value(value) for key, value in row.items()} for row in table.rows] for table in answer.tables},
         "terms": {term.name.replace(" ", "_"): term_data(term, 0, explain, origins) for term in answer.terms},
         **({"laws": laws_of(answer.terms)} if explain else {}),
         "sources": sources_data(term_sources(answer.terms)),
-    }
+    })  # fmt: skip
 
 
 def _head_data(answer: Answer) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _other_lines(answer: Any) -> Iterator[str]:
         from ironlaw.report import search
         from ironlaw.search.as_data import search_data
 
-        found = search_data(answer, advice=False)
+        found = search_data(answer, advice=False, outlined=False)
         parts = [search.head, search.best] if found["plans"] else [search.head, search.no_plan]
         yield from (line for part in parts for line in part(found, _PLAIN))
     else:
@@ -165,7 +165,7 @@ def plan_columns(result: Any) -> dict[str, list[Any]]:
     """The plans that the page of a search lists, by column."""
     from ironlaw.search.as_data import plan_table, search_data
 
-    rows = plan_table(search_data(result, advice=False))
+    rows = plan_table(search_data(result, advice=False, outlined=False))
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 

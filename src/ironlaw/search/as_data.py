@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.remedies import remedies_of
 from ironlaw.estimate.planner.rows import OPEN_AXES
 from ironlaw.estimate.planner.space import ENDS
+from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.question.asked import SCALARS
 from ironlaw.question.defaults import OFFLOADS
 from ironlaw.question.options import OPTIONS
@@ -27,6 +30,7 @@ from ironlaw.search.answer import Choice, SearchResult, unsearched_of
 from ironlaw.search.fewer import one_less
 from ironlaw.search.misses import misses
 from ironlaw.search.near import comparable, near_entry, near_plans, probabilities, whole_as_int
+from ironlaw.search.outlines import outlines, size_outlines
 from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import compare_context_parallel, difference
@@ -35,14 +39,15 @@ from ironlaw.terms import scalar
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
 
 
-def search_data(result: SearchResult, explain: bool = False, advice: bool = True) -> dict[str, Any]:
-    """Everything a search answers, by the keys of its JSON."""
+def search_data(result: SearchResult, explain: bool = False, advice: bool = True, outlined: bool = True) -> dict[str, Any]:
+    """Everything a search answers, by the keys of its JSON. ``outlined``: with bands and bounds of the plans of the front and the sizes."""
     choices, faster = result.listed()
     estimates = result.explained(choices)
     plans = plan_entries(result, choices, estimates, faster, explain)
     near, fewer = _near_best(result, choices, estimates, faster, plans) if choices and advice else (None, None)
     setting = choices[0].setting if choices else result.settings[0] if result.settings else None
-    return {
+    shared = share_once(plans, ("sources", "records"))
+    return whole_counts({
         **common_keys(
             setting.assumptions if setting else [],
             [
@@ -66,11 +71,37 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "published_layouts": _published_layouts(choices[0]) if choices and advice else [],
         "near": near,
         "one_less": fewer,
-        "pareto": [pareto_entry(choice, values) for choice, values in result.pareto()],
-        "sizes": sizes(result.question, [*result.settings, *result.tried]),
+        "pareto": pareto_entries(result, outlined),
+        "sizes": sizes(result.question, [*result.settings, *result.tried], partial(size_outlines, result) if outlined else None),
         "advice": advise(result, choices[0], estimates[0]) if advice and choices else [],
         "misses": [] if choices else misses(result),
-    }
+        **shared,
+    })  # fmt: skip
+
+
+def share_once(plans: list[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What several plans have under some keys, once for all of them; each plan keeps the names of its own.
+
+    Two plans that have different values under one name get names of their own: the second ends in "#2".
+
+    >>> plans = [{"records": {"a": 1}}, {"records": {"a": 1, "b": 2}}]
+    >>> share_once(plans, ["records"]), plans[1]
+    ({'records': {'a': 1, 'b': 2}}, {'records': ['a', 'b']})
+    """
+    shared: dict[str, dict[str, Any]] = {key: {} for key in keys}
+    for plan in plans:
+        for key in keys:
+            plan[key] = [_shared_name(shared[key], name, value) for name, value in plan[key].items()]
+    return shared
+
+
+def _shared_name(shared: dict[str, Any], name: str, value: Any) -> str:
+    """The name under which all plans have a value."""
+    own, number = name, 1
+    while shared.setdefault(own, value) != value:
+        number += 1
+        own = f"{name}#{number}"
+    return own
 
 
 def question_data(result: SearchResult) -> dict[str, Any]:
@@ -226,6 +257,13 @@ def _published_layouts(best: Choice) -> list[dict[str, Any]]:
     setting = best.setting
     row = setting.bound.asked.rows[0]._replace(gpus=setting.gpus, global_batch_size=setting.batch)
     return layouts_data(setting.bound, setting.job, row, setting.question.space, best.values, best.seconds)
+
+
+def pareto_entries(result: SearchResult, outlined: bool) -> list[dict[str, Any]]:
+    """The plans of the Pareto front; outlined, with bands and the roof that binds."""
+    front = result.pareto()
+    more = outlines(result, [choice for choice, _ in front]) if outlined else [{}] * len(front)
+    return [pareto_entry(choice, values) | outline for (choice, values), outline in zip(front, more, strict=True)]
 
 
 def pareto_entry(choice: Choice, values: dict[str, float]) -> dict[str, Any]:

@@ -95,8 +95,13 @@ def timed(start: Setting, gpus: float) -> Setting:
     return setting
 
 
-def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
-    """Every number tried with the run of its fastest plan, and for each accelerator the fewest and the most that meet the limits."""
+def sizes(
+    question: Question, settings: Sequence[Setting], outlines: Callable[[Sequence[Setting]], list[dict[str, Any]]] | None = None
+) -> dict[str, Any]:
+    """Every number tried with the run of its fastest plan, and for each accelerator the fewest and the most that meet the limits.
+
+    ``outlines`` gives what each number says besides: bands, bound and memory of its best plan.
+    """
     ends = []
     for on in dict.fromkeys(s.on for s in settings):
         same_kind = [s for s in settings if s.on == on]
@@ -107,7 +112,9 @@ def sizes(question: Question, settings: Sequence[Setting]) -> dict[str, Any]:
             "max_gpus": max(enough, default=None),
             "affordable_gpus": affordable(question, same_kind[0]),
         })  # fmt: skip
-    return {"by_gpus": [_size_row(s) for s in sorted(_of_best_method(settings), key=lambda s: (s.on, s.gpus))], "ends": ends}
+    shown = sorted(_of_best_method(settings), key=lambda s: (s.on, s.gpus))
+    more = outlines(shown) if outlines else [{}] * len(shown)
+    return {"by_gpus": [_size_row(s) | outline for s, outline in zip(shown, more, strict=True)], "ends": ends}
 
 
 def _size_row(setting: Setting) -> dict[str, Any]:

@@ -136,7 +136,11 @@ class RunCost:
     usd_high: float | None
     energy_with_failures: float | None  # J
     mwh_with_failures: float | None  # the same in MWh
+    mwh_low: float | None
+    mwh_high: float | None
     carbon_with_failures: float | None  # t CO2e
+    carbon_low: float | None
+    carbon_high: float | None
 
 
 @dataclass(frozen=True, eq=False)

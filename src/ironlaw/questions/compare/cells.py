@@ -324,8 +324,10 @@ def _price_run(cell: Cell, outcome: Outcome) -> tuple[RunCost | None, list[Term]
         carbon = leaf("carbon with failures", energy.carbon, "kg", energy=scalar(joules), intensity=carbon.inputs["intensity"])
     hours = leaf("gpu hours with failures", cost.gpu_hours, "h", gpus=outcome.gpus, seconds=seconds)
     width = widened(group, 0)
-    days_low, days_high = banded(seconds / 86400.0, *width)[:2] if width else (None, None)
-    usd_low, usd_high = banded(usd, *width)[:2] if width else (None, None)
+    mwh, tonnes = scalar(joules) / 3.6e9, scalar(carbon) / 1e3
+    # rent, rated power and carbon are the time at a fixed rate: one error moves all of them
+    bands = [banded(value, *width)[:2] if width else (None, None) for value in (seconds / 86400.0, usd, mwh, tonnes)]
+    (days_low, days_high), (usd_low, usd_high), (mwh_low, mwh_high), (carbon_low, carbon_high) = bands
     cost_term = run.usd_with_failures if failing else run.usd
     return RunCost(
         days=data["days"],
@@ -338,6 +340,10 @@ def _price_run(cell: Cell, outcome: Outcome) -> tuple[RunCost | None, list[Term]
         usd_low=usd_low,
         usd_high=usd_high,
         energy_with_failures=scalar(joules),
-        mwh_with_failures=scalar(joules) / 3.6e9,
-        carbon_with_failures=scalar(carbon) / 1e3,
+        mwh_with_failures=mwh,
+        mwh_low=mwh_low,
+        mwh_high=mwh_high,
+        carbon_with_failures=tonnes,
+        carbon_low=carbon_low,
+        carbon_high=carbon_high,
     ), [*run.failures.trees()[:1], run.seconds, hours, cost_term, joules, carbon]  # fmt: skip
