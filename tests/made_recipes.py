@@ -19,4 +19,5 @@ def recipe_with_wide_products(folder: Path) -> Path:
     """A catalogue with the recipe "alike": as fp8, with the products of bf16."""
     products = "".join(f'[{product}]\noperands = "bf16 x bf16"\npeak = "bf16"\ngemm = "bf16"\nsource = "made"\n\n' for product in PRODUCTS)
     source = '[sources.made]\ntitle = "made by a test"\nurl = "https://example.org"\nread = "2026-11-23"\ngrade = "guess"\n'
-    return write_recipe(folder, "alike", "fp8", products + source)
+    head = f"replaces = {list(PRODUCTS)}\n\n"
+    return write_recipe(folder, "alike", "fp8", head + products + source)

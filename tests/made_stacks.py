@@ -9,5 +9,7 @@ def without_limits(folder: Path, like: str) -> dict[str, str]:
     """Options that name a stack with the costs of another, which refuses no plan."""
     name = f"{like}-without-limits"
     (folder / "frameworks").mkdir(exist_ok=True)
-    (folder / "frameworks" / f"{name}.toml").write_text(f'title = "{name}"\nlike = "{like}"\n\n[can]\n', encoding="utf-8")
+    (folder / "frameworks" / f"{name}.toml").write_text(
+        f'title = "{name}"\nlike = "{like}"\nreplaces = ["can"]\n\n[can]\n', encoding="utf-8"
+    )
     return {"framework": name, "catalog": str(folder)}

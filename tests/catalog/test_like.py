@@ -44,3 +44,61 @@ def test_a_base_that_is_missing_or_itself_like_another_is_an_error(tmp_path):
     folders = written(tmp_path, 'title = "two steps"\nlike = "megatron-bridge"\n', "two-steps")
     with pytest.raises(CatalogError, match="write like = 'nemo'"):
         load.record("frameworks", "two-steps", folders)
+
+
+MOMENT = """like = "adamw"
+title = "AdamW with a slow momentum"
+{how}
+
+[states."slow momentum"]
+bytes = {{ value = "4 B", source = "mine" }}
+
+[sources.mine]
+title = "ours"
+url = "https://example.org"
+read = 2026-11-23
+grade = "guess"
+"""
+
+
+def optimizer(folder, how):
+    (folder / "optimizers").mkdir(exist_ok=True)
+    path = folder / "optimizers" / "slow.toml"
+    path.write_text(MOMENT.format(how=how), encoding="utf-8")
+    return path, (str(folder),)
+
+
+def test_a_table_of_both_is_added_to_or_replaced_as_the_record_says(tmp_path):
+    """AdamW keeps two moments of four bytes: a third makes twelve, one alone four."""
+    kept = {}
+    for how in ("adds", "replaces"):
+        (tmp_path / how).mkdir()
+        _, folders = optimizer(tmp_path / how, f'{how} = ["states"]')
+        kept[how] = load.record("optimizers", "slow", folders).state_bytes
+    assert kept == {"adds": 12.0, "replaces": 4.0}
+
+
+def test_a_table_of_both_that_the_record_does_not_speak_of_is_refused(tmp_path):
+    path, folders = optimizer(tmp_path, "")
+    with pytest.raises(CatalogError, match=r"adamw has states too: write adds = \['states'\] .* or replaces = \['states'\]"):
+        load.record("optimizers", "slow", folders)
+    assert "adamw has states too" in audit.audit_file("optimizers", path, folders)[0]
+    for how, fault in (
+        ('adds = ["states", "stats"]', "stats"),
+        ('adds = ["states"]\nreplaces = ["states"]', "states too"),
+        ('adds = ["traffic"]', "states"),
+    ):
+        path, folders = optimizer(tmp_path, how)
+        assert fault in audit.audit_file("optimizers", path, folders)[0]
+
+
+def test_the_audit_compares_traffic_with_the_bytes_of_the_states(tmp_path):
+    """A fused step reads and writes each state: gradient 2, weight 2, and twice the master weight of 4 and the moments."""
+    for how, kept, least in (("adds", 16, 36), ("replaces", 8, 20)):
+        path, folders = optimizer(tmp_path, f'{how} = ["states"]')
+        problems = audit.audit_file("optimizers", path, folders)
+        assert any(f"keeps other states: give that of {kept} B, about {least} B" in problem for problem in problems), problems
+        path, folders = optimizer(tmp_path, f'{how} = ["states"]\ntraffic = {{ value = "{least} B", source = "mine" }}')
+        assert audit.audit_file("optimizers", path, folders) == []
+        path, folders = optimizer(tmp_path, f'{how} = ["states"]\ntraffic = {{ value = "{least - 4} B", source = "mine" }}')
+        assert f"less than the gradient, the weight, and {kept} B" in audit.audit_file("optimizers", path, folders)[0]

@@ -16,6 +16,7 @@ from ironlaw.errors import CatalogError
 
 RECORD = """like = "adamw"
 title = "{title}"
+replaces = ["states"]
 
 [states.moments]
 bytes = {{ value = "{size} B", source = "lab" }}

@@ -228,7 +228,8 @@ def test_a_user_adds_an_optimizer(tmp_path):
     folder = tmp_path / "optimizers"
     folder.mkdir()
     (folder / "adamw-mine.toml").write_text(
-        'like = "adamw"\ntitle = "AdamW with 1-byte moments"\n[states.moments]\nbytes = { value = "2 B", source = "me" }\n'
+        'like = "adamw"\ntitle = "AdamW with 1-byte moments"\nreplaces = ["states"]\n'
+        '[states.moments]\nbytes = { value = "2 B", source = "me" }\n'
         '[sources.me]\ntitle = "mine"\nurl = "https://example.org"\nread = 2026-11-23\ngrade = "guess"\n'
     )
     mine = ironlaw.estimate(model=TINY, **ON, tp=1, pp=1, zero=0, optimizer="adamw-mine", catalog=str(tmp_path))

@@ -11,11 +11,13 @@ from typing import Any
 
 from ironlaw.catalog import clouds, load
 from ironlaw.catalog.model import Model
+from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.catalog.records import KINDS, SLICE, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
 from ironlaw.catalog.sourced import Source
 from ironlaw.errors import IronlawError
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
+GRADIENT_IN, WEIGHT_OUT = 2.0, 2.0  # bytes of an optimizer's traffic that are no states
 RECALLED = "recalled"  # ``read`` of a source cited from memory: allowed, and counted as unverified
 
 
@@ -246,6 +248,22 @@ def _check_recipe(record: Recipe, folders: tuple[str, ...]) -> Iterator[str]:
             yield from _check_reference(getattr(record, field), "precisions", field, folders)
 
 
+def _check_optimizer(record: Optimizer, folders: tuple[str, ...]) -> Iterator[str]:
+    """Find traffic below one read and one write of what the optimizer keeps, and traffic of a base that keeps something else."""
+    kept = record.master_bytes.value + record.state_bytes
+    least = GRADIENT_IN + WEIGHT_OUT + 2.0 * kept
+    if record.traffic.value < 0.99 * least:
+        yield (
+            f"traffic {record.traffic.text} is less than the gradient, the weight, and {kept:g} B of master weights and states"
+            f" read and written once: {least:g} B"
+        )
+    if not record.like:
+        return
+    base = load.record("optimizers", record.like, folders)
+    if kept != base.master_bytes.value + base.state_bytes and record.traffic == base.traffic:
+        yield f"traffic {record.traffic.text} is that of {base.name}, which keeps other states: give that of {kept:g} B, about {least:g} B"
+
+
 _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
     "accelerators": _check_accelerator,
     "nodes": _check_node,
@@ -256,4 +274,5 @@ _CHECKS: dict[str, Callable[[Any, tuple[str, ...]], Iterator[str]]] = {
     "grids": _check_grid,
     "calibration": _check_calibration,
     "precisions": _check_recipe,
+    "optimizers": _check_optimizer,
 }

@@ -54,6 +54,7 @@ SINGULAR = {
 CODED = ("nodes",)  # kinds whose other names people type as they are printed elsewhere: instance types of clouds
 SHOWN = 3  # accelerators of a maker that a refusal names
 _MAX_FILE = 2_000_000  # bytes
+ADDS, REPLACES = "adds", "replaces"  # keys of a record that is like another: what becomes of a part that both have
 _LARGEST = 1e15  # of a plain number; sizes of models are far below
 _PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
 _OF_PLAIN = {"tuple[str, ...]": (list, str), "tuple[int, ...]": (list, int), "dict[str, str]": (dict, str)}
@@ -256,7 +257,11 @@ def _decode_file(kind: str, name: str, folders: tuple[str, ...]) -> Any:
 
 
 def completed(kind: str, table: dict[str, Any], where: str, folders: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The table of a record with what the record that it is ``like`` has and it does not say; so too for a part of it, such as ``can``."""
+    """The table of a record with what the record that it is ``like`` has and it does not say; so too for a part of it, such as ``can``.
+
+    A part that both have, a table or a list of tables, is added to that of the base where ``adds`` names it, and stands instead of it where
+    ``replaces`` does. A part named in neither is an error: it is not guessed.
+    """
     for part in [name for name, item in table.items() if isinstance(item, dict) and isinstance(item.get("like"), str)]:
         base = _base_of(kind, table[part], where, folders)
         if "like" in base.get(part, {}):
@@ -265,7 +270,29 @@ def completed(kind: str, table: dict[str, Any], where: str, folders: tuple[str, 
     if "like" not in table:
         return table
     base = completed(kind, _base_of(kind, table, where, folders), where, folders)
-    return {**base, **table, "sources": _joined_sources(base, table, where)}
+    return {**_merged(base, table, where), "sources": _joined_sources(base, table, where)}
+
+
+def _merged(base: dict[str, Any], table: dict[str, Any], where: str) -> dict[str, Any]:
+    """A record over its base: the parts that both have as ``adds`` and ``replaces`` say, else the record's own values."""
+    said = {way: _check_type(list, table.get(way, []), where, way) for way in (ADDS, REPLACES)}
+    own = {key: item for key, item in table.items() if key not in said}
+    shared = [key for key, item in own.items() if key in base and key != "sources" and _is_part(item) and "like" not in item]
+    for key in shared:
+        if (key in said[ADDS]) == (key in said[REPLACES]):
+            raise CatalogError(
+                f"{where}: {table['like']} has {key} too: write {ADDS} = [{key!r}] to keep its own beside yours,"
+                f" or {REPLACES} = [{key!r}] for yours alone"
+            )
+    if unknown := [key for names in said.values() for key in names if key not in shared]:
+        raise CatalogError(f"{where}: {ADDS} and {REPLACES} name parts of the record that {table['like']} has too, not {unknown[0]!r}")
+    added = {key: base[key] | own[key] if isinstance(own[key], dict) else [*base[key], *own[key]] for key in said[ADDS]}
+    return {**base, **own, **added}
+
+
+def _is_part(item: Any) -> bool:
+    """True for a table of a record or a list of tables; a quantity with its source is a value."""
+    return "value" not in item if isinstance(item, dict) else isinstance(item, list) and any(isinstance(one, dict) for one in item)
 
 
 def _base_of(kind: str, table: dict[str, Any], where: str, folders: tuple[str, ...]) -> dict[str, Any]:
