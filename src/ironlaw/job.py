@@ -79,4 +79,4 @@ class Job(OfJob):
     fp8_param_gather: bool  # weights of narrow linear layers are kept and gathered in the narrow format
     objective: Objective | None  # None: the next token of every sequence
     teacher: Model | None  # the model whose outputs a distillation reads
-    schedule: str  # 1f1b (interleaved where vpp > 1) | gpipe | zero-bubble | dualpipe
+    schedule: str  # a row of estimate.pipeline.schedules; the default interleaves where vpp > 1

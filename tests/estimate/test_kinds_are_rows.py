@@ -1,4 +1,4 @@
-"""Schedules, context methods, dispatchers, collectives and mixers are rows of one table each; no other module compares their names."""
+"""Kinds are rows of a table or records of the catalogue: no module compares the name of one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ironlaw
+from ironlaw.catalog import load
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer.context_methods import METHODS
 from ironlaw.estimate.layer.dispatchers import DISPATCHERS
@@ -45,7 +46,7 @@ def _words(node: ast.AST) -> set[str]:
     return texts | {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.id for n in nodes if isinstance(n, ast.Name)}
 
 
-def test_names_of_kinds_are_compared_nowhere():
+def test_names_of_mixers_are_compared_nowhere():
     compared = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in (*(ROOT / "estimate").rglob("*.py"), *(ROOT / "search").rglob("*.py"))
@@ -53,6 +54,95 @@ def test_names_of_kinds_are_compared_nowhere():
         if isinstance(node, ast.Compare) and _words(node) & FIELDS and _words(node) & NAMES
     ]
     assert compared == []
+
+
+KINDS = ("accelerators", "nodes", "fabrics", "frameworks", "optimizers", "models", "objectives")
+# words that are compared and spelled like a record, with the reason why they are none; file and comparison, so that a new one fails
+OTHER_WORDS = {
+    ("launch/megatron/options.py", "kind not in ('alltoall', 'flex')"): "values of --moe-token-dispatcher-type",
+    ("launch/megatron/options.py", "name == 'sgd'"): "a value of --optimizer of Megatron-LM",
+    ("launch/megatron/options.py", "name == 'adam'"): "a value of --optimizer of Megatron-LM",
+    ("question/recipes.py", "word not in _SILENT"): "words that say nothing in the text of a precision",
+    ("questions/sites/exchange.py", "way == 'ring'"): "how sites exchange: ring, tree or pipe",
+}
+
+
+def _names_of_records() -> frozenset[str]:
+    """All names that a record of the catalogue or a row of a table of kinds has, and the architectures of accelerators."""
+    names = {name for kind in KINDS for name in load.names(kind)}
+    architectures = {load.record("accelerators", name).architecture for name in load.names("accelerators")}
+    return frozenset({*names, *architectures, *defaults.SCHEDULES, *defaults.DISPATCHERS, *defaults.CP_METHODS})
+
+
+def _texts(node: ast.AST, constants: dict[str, set[str]]) -> set[str]:
+    """The texts that an operand is or lists, also by the name of a constant of its module."""
+    if isinstance(node, ast.Constant):
+        return {node.value} if isinstance(node.value, str) else set()
+    if isinstance(node, ast.Name):
+        return constants.get(node.id, set())
+    if isinstance(node, ast.Dict):
+        parts: list[ast.AST] = [key for key in node.keys if key is not None]
+    elif isinstance(node, ast.BoolOp):
+        parts = list(node.values)
+    elif isinstance(node, ast.IfExp):
+        parts = [node.body, node.orelse]
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("frozenset", "set", "tuple"):
+        parts = list(node.args)
+    else:
+        parts = list(getattr(node, "elts", ()))
+    return set().union(*(_texts(part, constants) for part in parts))
+
+
+def compared_with(source: str, names: frozenset[str]) -> list[tuple[int, str]]:
+    """Line and text of every comparison with one of some names: ==, in, match, startswith, endswith."""
+    tree = ast.parse(source)
+    constants: dict[str, set[str]] = {}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        for target in targets:
+            if isinstance(target, ast.Name) and node.value is not None and not isinstance(node.value, ast.Dict):
+                constants[target.id] = _texts(node.value, constants)
+    found = []
+    for node in ast.walk(tree):
+        operands: list[ast.AST] = []
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("startswith", "endswith"):
+            operands = list(node.args)
+        elif isinstance(node, ast.MatchValue):
+            operands = [node.value]
+        if set().union(*(_texts(operand, constants) for operand in operands)) & names:
+            found.append((node.lineno if hasattr(node, "lineno") else 0, ast.unparse(node)))
+    return found
+
+
+def test_code_compares_no_name_of_a_record():
+    """What differs between accelerators, architectures, stacks, schedules and so on is a field of the record or of the row."""
+    names = _names_of_records()
+    found = {
+        (str(path.relative_to(ROOT)), text): line
+        for path in ROOT.rglob("*.py")
+        for line, text in compared_with(path.read_text(encoding="utf-8"), names)
+    }
+    assert {place: line for place, line in found.items() if place not in OTHER_WORDS} == {}
+    assert OTHER_WORDS.keys() <= found.keys(), "a word of the list is compared no longer: strike it"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'device.architecture != "hopper"',
+        'FIRST = ("hopper", "blackwell")\nif device.architecture in FIRST:\n    pass',
+        'job.schedule in {"zero-bubble", other}',
+        'record == ("maxtext" if tpu else "nemo")',
+        'plan["framework"].startswith(("megatron", "x"))',
+        'match name:\n    case "deepep":\n        pass',
+        'NAMES = frozenset(("adamw",))\nname in NAMES',
+        '"nemo" in cells.get("framework", "").lower()',
+    ],
+)
+def test_a_comparison_with_a_record_is_found(source):
+    assert compared_with(source, _names_of_records())
 
 
 def test_kinds_of_mlp_are_compared_by_a_kind_of_layer_alone():

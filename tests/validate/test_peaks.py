@@ -215,7 +215,7 @@ def test_figures_by_hand():
 
 
 def test_groups_of_the_summary():
-    whole = Peak("a", 2, 4.4e9, 4e9, (), 4096, False, "adamw", "bf16", True, True)
+    whole = Peak("a", 2, 4.4e9, 4e9, (), 4096, False, False, "bf16", True, True)
     rows = [
         whole,
         replace(whole, id="b", measured_bytes=4.4e9, moe=True, hidden_size=512),

@@ -442,6 +442,15 @@ class Framework(Record):
     context: Sourced = quantity("B")
     communicator: Sourced = quantity("B")
 
+    # what a published run with the stack has where its source does not say
+    experts_follow_tp: bool = False  # experts are split as the other layers: etp is tp
+    experts_on_shards: bool = False  # experts are sharded with the weights, over no ranks of their own: ep is 1, etp is tp
+    micro_batch_per_device: bool = False  # the micro-batch counts the sequences of a device, not of the devices that share them by tp
+    delays_wgrad: bool = False  # weight gradients are delayed where the exchange of experts overlaps
+    adapters_sharding: str = ""  # of a run with adapters; "": open
+    own_shapes: bool = False  # its publisher measured models of other shapes than it released under their names
+    same_on: dict[str, str] = plain_table()  # vendor -> the record of the same stack on its accelerators
+
     @property
     def able(self) -> Can:
         """What it can run: its table, or anything where it has none."""

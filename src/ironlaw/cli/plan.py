@@ -158,10 +158,11 @@ def _stage_arguments(result: SearchResult, data: dict[str, Any]) -> str:
     """Megatron-LM's arguments for the stages of the best plan, where they differ in length."""
     from shlex import join
 
+    from ironlaw.launch.flags import takes_megatron_arguments
     from ironlaw.launch.megatron.patterns import stage_flags
 
     plan = data["plans"][0]["plan"] if data["plans"] else {}
-    if "layers_per_stage" not in plan or not plan["framework"].startswith("megatron"):
+    if "layers_per_stage" not in plan or not takes_megatron_arguments(plan["framework"]):
         return ""
     further = result.settings[0].bound.model.num_nextn_predict_layers
     return f"Stages in Megatron-LM: {join(stage_flags(plan['layers_per_stage'], plan['vpp'], further))}\n"

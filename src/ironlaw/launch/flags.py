@@ -18,6 +18,7 @@ from ironlaw.catalog.abilities import has
 from ironlaw.frozen import Frozen
 from ironlaw.launch.megatron.patterns import stage_flags
 from ironlaw.plan import recompute_columns
+from ironlaw.question.defaults import CP_METHOD, DISPATCHER
 
 NOTE = "not in the flags"
 
@@ -143,7 +144,7 @@ def _write_megatron(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"--expert-tensor-parallel-size {plan.get('etp', 1):g}"
         yield MEGATRON_DISPATCHERS[plan["moe_dispatcher"]]
         yield "" if plan.get("grouped_experts") is False else "--moe-grouped-gemm"
-    if plan.get("cp", 1) > 1 and plan.get("cp_method", "ring") != "ring":
+    if plan.get("cp", 1) > 1 and plan.get("cp_method", CP_METHOD) != CP_METHOD:
         yield f"--cp-comm-type {MEGATRON_CONTEXT[plan['cp_method']]}"
         if plan.get("cp_inner"):
             yield f"--hierarchical-context-parallel-sizes {plan['cp_inner']:g} {plan['cp'] / plan['cp_inner']:g}"
@@ -211,9 +212,13 @@ def _write_torchtitan(plan: Mapping[str, Any]) -> Iterator[str]:
     yield TORCHTITAN_PRECISIONS.get(plan["precision"], "")
     if plan["precision"] == "fp8" and plan.get("fp8_param_gather", True):
         yield "--float8.enable_fsdp_float8_all_gather --float8.precompute_float8_dynamic_scale_for_fsdp"
-    if plan["framework"] == "torchtitan-compile":
-        yield "--compile.enable"
-        yield "--parallelism.enable_async_tensor_parallel" if "tp" in plan["overlap"] and plan.get("tp", 1) > 1 else ""
+
+
+def _write_compiled_torchtitan(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Flags of torchtitan with its compiler."""
+    yield from _write_torchtitan(plan)
+    yield "--compile.enable"
+    yield "--parallelism.enable_async_tensor_parallel" if "tp" in plan["overlap"] and plan.get("tp", 1) > 1 else ""
 
 
 def _has_equal_chunks(plan: Mapping[str, Any]) -> bool:
@@ -226,7 +231,7 @@ def _torchtitan_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
     if not _has_equal_chunks(plan):
         per_stage = plan.get("stages") or plan.get("layers_per_stage") or [plan["layers"] // plan["pp"]] * plan["pp"]
         yield f"layers of the stages {per_stage} in {plan.get('vpp', 1):g} chunks: name the modules of every chunk"
-    if plan.get("moe_dispatcher", "alltoall") != "alltoall":
+    if plan.get("moe_dispatcher", DISPATCHER) != DISPATCHER:
         yield f"dispatcher {plan['moe_dispatcher']}"
     yield from _common_unsaid(plan)
 
@@ -251,5 +256,15 @@ def _common_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
 
 WRITERS = (
     Writer(("megatron", "megatron-bridge"), "pretrain_gpt.py", _write_megatron, _megatron_unsaid),
-    Writer(("torchtitan", "torchtitan-compile"), "run_train.sh", _write_torchtitan, _torchtitan_unsaid),
+    Writer(("torchtitan",), "run_train.sh", _write_torchtitan, _torchtitan_unsaid),
+    Writer(("torchtitan-compile",), "run_train.sh", _write_compiled_torchtitan, _torchtitan_unsaid),
 )
+
+
+def takes_megatron_arguments(framework: str) -> bool:
+    """True where a framework is launched with the arguments of Megatron-LM.
+
+    >>> takes_megatron_arguments("megatron-bridge"), takes_megatron_arguments("torchtitan")
+    (True, False)
+    """
+    return any(framework in one.frameworks for one in WRITERS if one.write is _write_megatron)

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from ironlaw.catalog import load
+from ironlaw.catalog.records import Framework
 from ironlaw.catalog.spellings import find_name
 from ironlaw.errors import nearest_names
 from ironlaw.estimate.layer.counts import total_parameters
@@ -219,8 +220,9 @@ def fill_traits(row: Row) -> None:
     cells = row.cells
     model = cells.get("model_name", "")
     relative = next((record for pattern, record in _RELATIVES.items() if re.match(pattern, model.lower())), "")
-    released = find_name("models", model, row.folders)  # MosaicML measured other shapes than it released
-    if released and load.fold_name(cells.get("framework", "")) != "llm-foundry":
+    released, stack = find_name("models", model, row.folders), load.fold_name(cells.get("framework", ""))
+    own = stack in load.names("frameworks", row.folders) and load.record("frameworks", stack, row.folders).own_shapes
+    if released and not own:
         relative = load.resolve("models", released, row.folders)
     if not relative or not cells.get("hidden"):
         return
@@ -269,17 +271,14 @@ def read_recipe(row: Row, word: str) -> None:
         row.cells["expert_precision"] = said.precision or said.expert_precision or experts
 
 
-def _usual_expert_split(cells: Cells) -> tuple[str, str]:
-    """The etp of a stack that is asked for none, and the rule that says so.
-
-    Megatron Core splits experts as it splits the other layers: ``expert_tensor_parallel_size`` is None by default, which is replaced by
-    the size of tensor parallelism (megatron/core/model_parallel_config.py, read 2026-11-23). A plan that this would make illegal has 1.
-    """
+def _usual_expert_split(row: Row) -> tuple[str, str]:
+    """The etp of a stack that is asked for none, and the rule that says so; 1 where that of its stack would make the plan illegal."""
+    cells = row.cells
     tp, pp, ep = (int(number(cells.get(name) or "1")) for name in ("tp", "pp", "ep"))
     ranks = int(number(cells["gpus"])) // max(pp, 1)
-    folded = cells.get("framework", "").lower()
-    if tp > 1 and ("megatron" in folded or "nemo" in folded) and ranks % (tp * ep) == 0:
-        return str(tp), f"blank etp: {tp}, the tp, as Megatron Core sets it"
+    stack = find_stack(cells, row.folders)[0]
+    if tp > 1 and load.record("frameworks", stack, row.folders).experts_follow_tp and ranks % (tp * ep) == 0:
+        return str(tp), f"blank etp: {tp}, the tp, as {stack} sets it"
     return "1", "blank etp: 1"
 
 
@@ -298,7 +297,7 @@ def fill_mesh(row: Row) -> None:
         row.rules.append("blank tp or pp: chosen by ironlaw")
     cells["cp"] = cells.get("cp") or "1"
     if not cells.get("etp") and number(cells.get("moe_experts", "")) > 1:
-        row.set("etp", *_usual_expert_split(cells))
+        row.set("etp", *_usual_expert_split(row))
     split = number(cells.get("tp") or "1") * number(cells.get("pp") or "1")
     if not cells.get("sharding") and split > 1:
         row.set("sharding", "zero1", "blank sharding with tp or pp: a distributed optimizer")
@@ -320,16 +319,12 @@ def fill_stack(row: Row) -> None:
     if row.stack is Known.GENERIC and cells.get("framework"):
         row.apart.append(Apart.UNKNOWN_STACK)
     cells["framework"] = framework
-    if (
-        not cells.get("sharding")
-        and row.apart[:1] == [Apart.ADAPTERS]
-        and load.record("frameworks", cells["framework"], row.folders).name in ("nemo", "megatron-bridge")
-    ):
-        row.set("sharding", "zero1", "blank sharding of adapters in NeMo: a distributed optimizer, its stack shards no weights")
+    stack = load.record("frameworks", framework, row.folders)
+    if stack.adapters_sharding and not cells.get("sharding") and row.apart[:1] == [Apart.ADAPTERS]:
+        row.set("sharding", stack.adapters_sharding, f"blank sharding of adapters: {stack.adapters_sharding}, as {framework} does")
     if cells.get("flash_attention") not in ("y", "n", "", None):
         row.set("flash_attention", "", "flash attention not known: the framework's habit")
-    stack = load.record("frameworks", cells["framework"], row.folders)
-    fill_overlap(row, stack.overlap)
+    fill_overlap(row, stack)
     if cells.get("graph_scope") and cells.get("cuda_graphs", "") not in ("y", "full"):
         cells["cuda_graphs"] = cells["graph_scope"]
     if Apart.MIXTURE in row.apart and not cells.get("cuda_graphs") and stack.operators_per_routed_layer.value > 0:
@@ -337,7 +332,7 @@ def fill_stack(row: Row) -> None:
         row.rules.append("blank CUDA graphs: none")
 
 
-def fill_overlap(row: Row, usual: tuple[str, ...]) -> None:
+def fill_overlap(row: Row, stack: Framework) -> None:
     """What overlaps: the stack's habit, with what the row adds; with words in its own column, exactly these."""
     cells = row.cells
     words = [w for w in re.split(r"[\s,;+/]+", cells.get("overlap", "").lower()) if w]
@@ -350,24 +345,19 @@ def fill_overlap(row: Row, usual: tuple[str, ...]) -> None:
         ("ep", "all-to-all of experts overlapped with another micro-batch"),
     ):
         if cells.get(f"{item}_comm_overlap") == "y" and item not in words:
-            overlap = (cells.get("overlap") or ",".join(usual)).split(",")
+            overlap = (cells.get("overlap") or ",".join(stack.overlap)).split(",")
             row.set("overlap", ",".join((*overlap, item)), f"{effect}, as the row says")
-    if cells.get("ep_comm_overlap") == "y" and cells["framework"] == "nemo" and not cells.get("delay_wgrad_compute"):
-        row.set("delay_wgrad_compute", "on", "weight gradients delayed: Megatron-Bridge sets it with the overlap of experts")
+    if cells.get("ep_comm_overlap") == "y" and stack.delays_wgrad and not cells.get("delay_wgrad_compute"):
+        row.set("delay_wgrad_compute", "on", f"weight gradients delayed: {stack.name} sets it with the overlap of experts")
 
 
 def fill_chunks(row: Row) -> None:
-    """Blank vpp with a pipeline: 12 for NVIDIA's GPT-3 175B at tp 4, pp 8; else tried at both ends: 1, and one layer a chunk."""
+    """Blank vpp with a pipeline: tried at both ends, 1, and one layer a chunk."""
     cells = row.cells
     if cells.get("vpp_filled") and not cells.get("vpp"):
         row.rules.append("vpp as filled in from the recipe")
     pp = number(cells.get("pp", "")) if cells.get("pp") else 1.0
-    if cells.get("vpp") or cells.get("vpp_filled") or pp <= 1:
-        return
-    gpt3 = cells.get("layers") == "96" and cells.get("hidden") == "12288" and (cells.get("tp"), cells.get("pp")) == ("4", "8")
-    if gpt3 and "nemo" in cells.get("framework", "").lower():
-        row.set("vpp", "12", "blank vpp: NeMo's GPT-3 175B at tp 4, pp 8 has 12")
-    else:
+    if pp > 1 and not (cells.get("vpp") or cells.get("vpp_filled")):
         row.apart.append(Apart.NO_VPP)
 
 
@@ -401,16 +391,16 @@ def fill_groups(row: Row) -> None:
     if dp > shards:
         cells["dp_replicate"] = f"{dp / shards:g}"
         row.set("dp_shard", f"{shards:g}", f"optimizer states sharded over {shards:g} ranks, as the row says")
-    record = load.record("frameworks", cells["framework"], row.folders).name
-    if record == "maxtext" and number(cells.get("tp", "")) > 1 and cells.get("micro_batch"):
+    stack = load.record("frameworks", cells["framework"], row.folders)
+    if stack.micro_batch_per_device and number(cells.get("tp", "")) > 1 and cells.get("micro_batch"):
         ranks = number(cells["gpus"]) / number(cells["tp"])
         sequences = number(cells["micro_batch"]) * number(cells["tp"])
         if sequences * ranks == number(cells["global_batch_seqs"]):
-            row.set("micro_batch", f"{sequences:g}", "MaxText counts its micro-batch per device: times tp")
-    if record == "maxtext" and number(cells.get("moe_experts", "")) > 1 and not cells.get("ep"):
-        row.set("ep", "1", "blank ep: MaxText shards experts over its fsdp axis")
-        if number(cells.get("tp", "")) > 1:  # logical axes of layers/moe.py: "mlp" of an expert's weights lies on the tensor axis
-            row.set("etp", cells["tp"], "MaxText splits every expert over its tensor axis")
+            row.set("micro_batch", f"{sequences:g}", f"{stack.name} counts its micro-batch per device: times tp")
+    if stack.experts_on_shards and number(cells.get("moe_experts", "")) > 1 and not cells.get("ep"):
+        row.set("ep", "1", f"blank ep: {stack.name} shards experts with the weights")
+        if number(cells.get("tp", "")) > 1:
+            row.set("etp", cells["tp"], f"{stack.name} splits every expert over its tensor axis")
     if cells.get("moe_dispatcher") not in (None, "", *DISPATCHERS):
         row.unread("moe_dispatcher", cells["moe_dispatcher"])
         cells["moe_dispatcher"] = ""

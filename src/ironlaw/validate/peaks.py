@@ -46,7 +46,7 @@ class Peak:
     rules: tuple[str, ...]
     hidden_size: int
     moe: bool
-    optimizer: str
+    whole_matrices: bool  # the optimizer's updates need whole matrices, as Muon's do
     precision: str
     complete: bool
     fits: bool
@@ -119,7 +119,7 @@ def peak(line: int, cells: Mapping[str, str], folders: tuple[str, ...] = ()) -> 
         rules=(*rules, *applied),
         hidden_size=group.job.model.hidden_size,
         moe=bool(group.job.model.num_experts),
-        optimizer=group.job.optimizer.name,
+        whole_matrices=group.job.optimizer.matrices.whole_matrices,
         precision=group.job.precision.name,
         complete=complete,
         fits=bool(estimate.fits[0]),
@@ -303,7 +303,7 @@ def summary(
     groups = {
         "dense": [p for p in large if not p.moe],
         "moe": [p for p in large if p.moe],
-        "muon": [p for p in large if p.optimizer == "muon"],
+        "muon": [p for p in large if p.whole_matrices],
         "small": [p for p in predicted if p.complete and p.measured_bytes < LARGE],
         "fp16": [p for p in predicted if p.complete and p.precision == "fp16"],
         "hidden_4096": [p for p in predicted if p.hidden_size >= WIDE],

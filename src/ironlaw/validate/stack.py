@@ -26,7 +26,6 @@ _STACKS = (  # a word in the name of a framework, and the record of stacks like 
     ("deepspeed", "deepspeed"), ("megatron", "megatron"), ("nemo", "nemo"), ("titan", "torchtitan"), ("fsdp", "fsdp"),
     ("maxtext", "maxtext"), ("t5x", "maxtext"), ("jax", "maxtext"), ("pax", "maxtext"), ("xla", "maxtext"), ("primus", "megatron"),
 )  # fmt: skip
-_ON_GPU = {"maxtext": "xla-gpu"}  # record for a TPU -> the same stack on a GPU
 
 
 def find_stack(cells: Cells, folders: tuple[str, ...] = ()) -> tuple[str, Known]:
@@ -76,7 +75,8 @@ def _device(cells: Cells, folders: tuple[str, ...]) -> str:
 
 
 def _for_device(framework: str, cells: Cells, folders: tuple[str, ...]) -> str:
-    """A JAX stack has one record for TPUs and one for GPUs."""
-    other, device = _ON_GPU.get(framework, ""), _device(cells, folders)
-    on_gpu = other and device and load.record("accelerators", device, folders).vendor == "NVIDIA"
-    return other if on_gpu else framework
+    """The record of a stack on the accelerators of a row's vendor: a JAX stack has one for TPUs and one for GPUs."""
+    if not (device := _device(cells, folders)):
+        return framework
+    same_on: dict[str, str] = load.record("frameworks", framework, folders).same_on
+    return same_on.get(load.record("accelerators", device, folders).vendor, framework)

@@ -35,6 +35,7 @@ class Schedule(Frozen):
     pairs_micro_batches: bool = False  # the forward of one micro-batch runs beside the backward of another, which hides expert exchange
     fills_waits: bool = False  # what its weight gradients fill, waits of the backward pass fill too: for the host, and for what ZeRO shards
     overlaps_experts: bool = False  # may run with overlap ep
+    never_best: bool = False  # another takes no longer and no more memory, so a search leaves it out
     scored: bool = False  # published runs with it were compared with their estimates, so there is an error band
 
 
@@ -79,7 +80,16 @@ SCHEDULES = {
     for row in (
         Schedule("1f1b", **_ONE_FORWARD_ONE_BACKWARD),  # the default: interleaved where vpp > 1
         Schedule("interleaved", needs_chunks=True, **_ONE_FORWARD_ONE_BACKWARD),
-        Schedule("gpipe", bubbles.forwards_first, bubbles.forwards_first, orders.ALL_FORWARD_FIRST, _all, forwards_first=True, scored=True),
+        Schedule(
+            "gpipe",
+            bubbles.forwards_first,
+            bubbles.forwards_first,
+            orders.ALL_FORWARD_FIRST,
+            _all,
+            forwards_first=True,
+            never_best=True,
+            scored=True,
+        ),
         Schedule("zero-bubble", bubbles.put_off, bubbles.no_bound, orders.WEIGHT_GRADIENTS_PUT_OFF, _by_distance_to_end, fills_waits=True),
         Schedule(
             "dualpipe",
@@ -92,6 +102,11 @@ SCHEDULES = {
         ),
     )
 }
+
+
+def searched() -> tuple[str, ...]:
+    """The schedules that a search tries; that of several chunks is the default's where vpp > 1."""
+    return tuple(row.name for row in SCHEDULES.values() if not (row.never_best or row.needs_chunks))
 
 
 def schedule_of(job: Job) -> Schedule:

@@ -13,8 +13,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.estimate.pipeline.schedules import searched
 from ironlaw.files import is_there, read_toml
-from ironlaw.question.defaults import CP_METHODS, FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
+from ironlaw.question.defaults import CP_METHODS, DISPATCHERS, FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.readers import switch
 
@@ -36,6 +37,8 @@ WORDS = {  # that a space file may give instead of values, with the values they 
     ("cp", "by length"): "1, 2, 4, 8, and on while a rank keeps 1,024 tokens of a sequence",
     ("last_stage_layers", "balanced"): "even, and the splits with the shortest slowest stage (first stage too)",
     ("cp_method", "by length"): "ring; from sequences of 16,384 tokens on all of them",
+    ("schedule", "all"): "every schedule that may be best",
+    ("moe_dispatcher", "all"): "every dispatcher",
 }
 _MOST_VALUES = 1000
 
@@ -136,7 +139,7 @@ def _check_values(axis: str, value: Any, where: str) -> Any:
         if (axis, value) not in WORDS:
             axes = ", ".join(name for name, word in WORDS if word == value)
             raise ValueRangeError(f"{axis} in {where} is {value}: only {axes} can be {value}; list the values of {axis}")
-        return value
+        return {"schedule": searched(), "moe_dispatcher": DISPATCHERS}.get(axis, value)
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= _MOST_VALUES:
         raise ValueRangeError(f"{axis} in {where} has {len(items)} values, must have 1 to {_MOST_VALUES}")

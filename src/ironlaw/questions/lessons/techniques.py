@@ -287,18 +287,28 @@ def _mixture(change: Change) -> Change:
     return lambda setting: change(setting) if setting.group.job.model.num_experts else None
 
 
-def _deepep(setting: Setting) -> dict[str, Any] | str | None:
-    job = setting.group.job
-    if job.moe_dispatcher == "deepep" or setting.option("ep", 1.0) == 1.0:
-        return None
-    return {"moe_dispatcher": "deepep"} if has(job.framework.able.dispatchers, "deepep") else f"{job.framework.name} has no DeepEP"
+def _dispatcher(name: str, title: str) -> Change:
+    """Send the rows of tokens to their experts by another dispatcher."""
+
+    def change(setting: Setting) -> dict[str, Any] | str | None:
+        job = setting.group.job
+        if job.moe_dispatcher == name or setting.option("ep", 1.0) == 1.0:
+            return None
+        return {"moe_dispatcher": name} if has(job.framework.able.dispatchers, name) else f"{job.framework.name} has no {title}"
+
+    return change
 
 
-def _zero_bubble(setting: Setting) -> dict[str, Any] | str | None:
-    stack = setting.group.job.framework
-    if setting.option("pp", 1.0) == 1.0 or setting.option("vpp", 1.0) > 1.0 or setting.group.job.schedule == "zero-bubble":
-        return None
-    return {"schedule": "zero-bubble"} if has(stack.able.schedules, "zero-bubble") else f"{stack.name} has no zero-bubble schedule"
+def _schedule(name: str) -> Change:
+    """Run one chunk of layers a stage by another schedule."""
+
+    def change(setting: Setting) -> dict[str, Any] | str | None:
+        job = setting.group.job
+        if setting.option("pp", 1.0) == 1.0 or setting.option("vpp", 1.0) > 1.0 or job.schedule == name:
+            return None
+        return {"schedule": name} if has(job.framework.able.schedules, name) else f"{job.framework.name} has no {name} schedule"
+
+    return change
 
 
 def _is(**least: float) -> Callable[[Setting], bool]:
@@ -354,11 +364,11 @@ TECHNIQUES: tuple[Technique, ...] = (
     ),
     Technique("overlap of stages", "efficiency", "machine", (NETWORK,), _overlap("pp", _is(pp=1, vpp=1))),
     Technique("overlap of experts' all-to-all", "efficiency", "machine", (NETWORK,), _mixture(_overlap("ep", _is(ep=1)))),
-    Technique("DeepEP dispatcher", "efficiency", "machine", (NETWORK,), _mixture(_deepep)),
+    Technique("DeepEP dispatcher", "efficiency", "machine", (NETWORK,), _mixture(_dispatcher("deepep", "DeepEP"))),
     Technique("micro-batch doubled", "efficiency", "machine", (COMPUTE, HBM, DISPATCH), _multiply("micro_batch_size", 2.0)),
     Technique("micro-batch halved", "memory", "machine", (CAPACITY, PIPELINE), _multiply("micro_batch_size", 0.5)),
     Technique("more chunks a stage", "efficiency", "machine", (PIPELINE,), _multiply("vpp", 2.0, _is(pp=1))),
-    Technique("zero-bubble schedule", "efficiency", "machine", (PIPELINE,), _zero_bubble),
+    Technique("zero-bubble schedule", "efficiency", "machine", (PIPELINE,), _schedule("zero-bubble")),
     Technique("half the stages", "efficiency", "machine", (PIPELINE,), _ranks("pp", 0.5)),
     Technique("twice the stages", "memory", "machine", (CAPACITY, NETWORK), _ranks("pp", 2.0)),
     Technique("half the tensor parallelism", "efficiency", "machine", (NETWORK,), _ranks("tp", 0.5)),

@@ -15,6 +15,7 @@ from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.layer.updates import SHAPES, kept_on_rank
 from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.law import states
+from ironlaw.question.defaults import OPTIMIZER
 from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import Term, leaf, scalar, total
@@ -67,7 +68,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         {**row._asdict(), "static": row.static, "multiple": 1.0 + row.states / 4.0, "textbook": TEXTBOOK.get(row.optimizer)} for row in rows
     ]
     headline = [
-        f"adamw keeps {rows[[row.optimizer for row in rows].index('adamw')].static:g} bytes per parameter in {precision.name},"
+        f"{OPTIMIZER} keeps {next(row for row in rows if row.optimizer == OPTIMIZER).static:g} bytes per parameter in {precision.name},"
         " without activations",
         "sharding divides states and master weights by the ranks that share them (ZeRO 1)",
     ]
@@ -78,8 +79,8 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         every = [_of_model(row, count, _states(row, count, group, folders)) for row in rows]
         terms = [term for _, term in every]
         tables.append(Table("memory", f"Static memory of {name}, before sharding", OF_MODEL, [row for row, _ in every]))
-        adam = next(row for row, _ in every if row["optimizer"] == "adamw")
-        headline.insert(0, f"{name}: {adam['gigabytes']:,.4g} GB with adamw, {adam['states'] / 1e9:,.4g} GB of it states")
+        adam = next(row for row, _ in every if row["optimizer"] == OPTIMIZER)
+        headline.insert(0, f"{name}: {adam['gigabytes']:,.4g} GB with {OPTIMIZER}, {adam['states'] / 1e9:,.4g} GB of it states")
     return Answer("Optimizers", headline, tables, terms, folders=folders)
 
 
