@@ -18,7 +18,7 @@ from ironlaw.catalog.optimizer import CLASSES, Exchange, MatrixProduct, Optimize
 from ironlaw.cluster import Cluster
 from ironlaw.estimate import wires
 from ironlaw.estimate.layer.matrices import Matrix
-from ironlaw.estimate.layer.sizes import kernel
+from ironlaw.estimate.layer.sizes import kernel, memory_roof
 from ironlaw.estimate.layer.updates import matrices_of, rank_of, traffic_of_update
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.pipeline.stages import Pace
@@ -46,14 +46,15 @@ def elementwise_update(name: str, job: Job, cluster: Cluster, plan: Plan, pace: 
     offloaded = job.framework.gradient_bytes.value + job.precision.parameter_bytes
     touched = np.where(plan.offload_optimizer > 0, offloaded * job.offload_fraction + on_device * (1.0 - job.offload_fraction), on_device)
     constants = cluster.elementwise
+    memory = memory_roof(cluster, constants.bandwidth_fraction, sustains=True)
     return leaf(
         name,
         kernels.memory_time,
         "s",
         "hbm",
         traffic=traffic.optimizer_step(parameters, touched),
-        bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=constants.bandwidth_fraction,
+        bandwidth=memory.bandwidth,
+        bandwidth_fraction=memory.fraction,
         launch=constants.launch,
     )
 

@@ -120,6 +120,24 @@ def core_head_dim(model: Model) -> float:
     return float(model.head_dim)
 
 
+class MemoryRoof(NamedTuple):
+    """The memory roof of a kernel: the device's bandwidth, and the share of it that the kernel reaches inside a step."""
+
+    bandwidth: Sourced
+    fraction: Sourced
+
+
+def memory_roof(cluster: Cluster, fraction: Sourced, sustains: bool) -> MemoryRoof:
+    """The memory roof of a kernel that reaches a ``fraction`` of the bandwidth alone.
+
+    A kernel that ``sustains`` keeps the share that it reaches alone. The optimizer's update does: it is one long stream at the end of a
+    step, beside which nothing runs. Matrix products and attention do: their constants are fitted over both roofs together, and what a
+    step takes from them is ``compute_sustained`` of their efficiency. All other memory-bound kernels keep ``bandwidth_sustained`` of it.
+    """
+    inside = fraction if sustains else sustain(fraction, cluster.systems.bandwidth_sustained)
+    return MemoryRoof(cluster.accelerator.hbm_bandwidth, inside)
+
+
 def kernel(
     cluster: Cluster,
     name: str,
@@ -135,11 +153,12 @@ def kernel(
 
     A given ``efficiency`` includes the time to fill the device. ``launches``: kernels that follow each other, if more than one.
     """
+    memory = memory_roof(cluster, constants.bandwidth_fraction, sustains=True)
     rates = {
         "peak": cluster.accelerator.peak[peak],
-        "bandwidth": cluster.accelerator.hbm_bandwidth,
+        "bandwidth": memory.bandwidth,
         "efficiency": sustained(cluster, constants.efficiency if efficiency is None else efficiency),
-        "bandwidth_fraction": constants.bandwidth_fraction,
+        "bandwidth_fraction": memory.fraction,
         "fill": constants.fill if efficiency is None and constants.fill is not None else 0.0,
     }
 
@@ -205,6 +224,7 @@ def elementwise(
     ``fraction`` is the share of HBM's bandwidth they reach, if it differs from other kernels'.
     """
     constants = cluster.elementwise
+    memory = memory_roof(cluster, fraction or constants.bandwidth_fraction, sustains=False)
     return leaf(
         name,
         kernels.memory_time,
@@ -213,8 +233,8 @@ def elementwise(
         times,
         key,
         traffic=moved,
-        bandwidth=cluster.accelerator.hbm_bandwidth,
-        bandwidth_fraction=sustain(fraction or constants.bandwidth_fraction, cluster.systems.bandwidth_sustained),
+        bandwidth=memory.bandwidth,
+        bandwidth_fraction=memory.fraction,
         launch=constants.launch.value * kernels_run,
     )
 
@@ -224,7 +244,7 @@ def transformed(
 ) -> Term:
     """The term of memory-bound kernels that also multiply ``flop`` FLOPs by small matrices, at the rate of wide products."""
     constants, gemms = cluster.elementwise, cluster.gemm(peak)
-    fraction = sustain(constants.bandwidth_fraction, cluster.systems.bandwidth_sustained)
+    memory = memory_roof(cluster, constants.bandwidth_fraction, sustains=False)
     return leaf(
         name,
         kernels.transformed_time,
@@ -235,9 +255,9 @@ def transformed(
         transform_flop=flop,
         traffic=moved,
         peak=cluster.accelerator.peak[peak],
-        bandwidth=cluster.accelerator.hbm_bandwidth,
+        bandwidth=memory.bandwidth,
         efficiency=sustained(cluster, gemms.efficiency),
-        bandwidth_fraction=fraction,
+        bandwidth_fraction=memory.fraction,
         launch=constants.launch.value * kernels_run,
     )
 

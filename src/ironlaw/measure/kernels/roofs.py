@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.catalog.records import Accelerator
-from ironlaw.catalog.sourced import sustain
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP
-from ironlaw.estimate.layer.sizes import sustained
+from ironlaw.estimate.layer.sizes import memory_roof, sustained
 from ironlaw.law import kernels
 
 Numbers = NDArray[np.float64]
@@ -64,7 +63,7 @@ class Roofs:
     def memory(self, moved: Numbers) -> Times:
         """Times of memory-bound kernels."""
         constants = self.cluster.elementwise
-        fraction = sustain(constants.bandwidth_fraction, self.cluster.systems.bandwidth_sustained).value
+        fraction = memory_roof(self.cluster, constants.bandwidth_fraction, sustains=False).fraction.value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
         launch = constants.launch.value
         return Times(
@@ -100,7 +99,8 @@ class Roofs:
 
     def _at(self, flop: Numbers, moved: Numbers, precision: str, efficiency: Any, constants: Any, fill: float) -> Times:
         """Times of kernels with these FLOPs and bytes at one precision and efficiency."""
-        peak, fraction = self.peak(precision), constants.bandwidth_fraction.value
+        peak = self.peak(precision)
+        fraction = memory_roof(self.cluster, constants.bandwidth_fraction, sustains=True).fraction.value
         hbm = kernels.memory_time(moved, self.bandwidth, fraction, 0.0)
         return Times(
             ideal=kernels.kernel_time(flop, moved, peak, self.bandwidth, 1.0, 1.0, 0.0, 0.0),
