@@ -49,6 +49,8 @@ MAY_IMPORT = {
         "plan", "catalog", "terms", "formulas",
         "units", "errors", "files",
     },
+    # drawn from the plain data of an answer alone
+    "page": {"units", "files"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
     "validate": {
@@ -74,7 +76,7 @@ MAY_IMPORT = {
     "cli": {
         "shown",
         "cautions",
-        "measure", "questions", "search", "validate", "launch", "report", "question", "estimate", "precision", "job",
+        "measure", "questions", "search", "validate", "launch", "report", "page", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",
     },

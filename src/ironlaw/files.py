@@ -24,6 +24,7 @@ from ironlaw.errors import InputError
 
 CHUNK = 1 << 18
 LARGEST_TEXT = 1_000_000  # bytes of a file that people write
+REPORT_BLOCK = "ironlaw-answer"  # the part of a report that holds its answer
 MOST_CELLS = 2_000_000  # of a table, a line counting as one more
 WRITER = 1.0  # s that a pipe without a writer is waited for
 SILENCE = 60.0  # s that a program may write nothing into its pipe
@@ -232,7 +233,26 @@ def parse_json(text: str | bytes) -> Any:
 
 def read_json(path: str | Path, kind: str, limit: int, deepest: int = 64) -> Any:
     """The values of a JSON file of at most ``limit`` bytes and ``deepest`` levels; InputError where it cannot be read or is not JSON."""
-    text = read_text(path, kind, limit)
+    return _tree_of(read_text(path, kind, limit), path, kind, deepest)
+
+
+def read_saved(path: str | Path, limit: int) -> Any:
+    """The values of an answer in a file: of ``--json``, or within the report that ``--html`` wrote."""
+    text = read_text(path, "an answer", limit)
+    if text.lstrip()[:1] != "<":
+        return _tree_of(text, path, "an answer", 64)
+    _, found, rest = text.partition(f'id="{REPORT_BLOCK}">')
+    inside, ends, _ = rest.partition("</script>")
+    if not found or not ends:
+        raise InputError(f"{path}: no report of ironlaw: give a file from --json or --html")
+    tree = _tree_of(inside, path, "an answer", 64)
+    if not isinstance(tree, dict) or "answer" not in tree:
+        raise InputError(f"{path}: the report holds no answer: give a file from --json or --html")
+    return tree["answer"]
+
+
+def _tree_of(text: str, path: str | Path, kind: str, deepest: int) -> Any:
+    """The values of a text of JSON."""
     try:
         tree = parse_json(text)
     except RecursionError:

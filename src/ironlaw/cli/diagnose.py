@@ -11,6 +11,7 @@ from ironlaw.cli.complete import complete_files
 from ironlaw.cli.flags import catalog_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, print_note, print_text, read_form, tables_text, wants_colour
+from ironlaw.cli.report import write_report
 from ironlaw.question.options import OPTIONS, TOKENS_PER_SECOND, Option
 
 _EXAMPLES = """
@@ -66,6 +67,7 @@ def command(
     short: bool,
     model: str | None,
     cite: bool,
+    html: str | None,
     catalog: tuple[str, ...],
     **question: Any,
 ) -> int:
@@ -77,7 +79,7 @@ def command(
     from ironlaw.report.diagnosis import diagnosis_data, diagnosis_page
     from ironlaw.report.tables import data_answer
 
-    form = read_form(how, as_json, short=short, cite=cite)
+    form = read_form(how, as_json, short=short, cite=cite, html=html)
     if (label is not None or store is not None) and not keep:
         raise QuestionError("--label and --store need --keep")
     folders = given_folders(catalog)
@@ -105,6 +107,7 @@ def command(
         from ironlaw.measure.runs.redact import redact_diagnosis
 
         data = redact_diagnosis(data)
+    write_report(form, "diagnose", lambda: data)
     if form.cite:
         write_cited(diagnosis, data if form.name == "json" else None)
         return diagnosis.exit_status

@@ -13,6 +13,7 @@ from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
+from ironlaw.cli.report import write_report
 from ironlaw.errors import MissingOptionError, QuestionError, one_line, speaking_of
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import columns_of
@@ -54,16 +55,19 @@ def command(
     how: str | None,
     short: bool,
     cite: bool,
+    html: str | None,
     catalog: tuple[str, ...],
     **flags: Any,
 ) -> int:
     """Estimate a run of MODEL: a catalogue name, a config.json, dimensions, a run.toml with the question, a Megatron-LM script."""
     from ironlaw.catalog.load import given_folders
 
-    form = read_form(how, as_json, explain, short, cite)
+    form = read_form(how, as_json, explain, short, cite, html)
     catalog = given_folders(catalog)
     if cite and rows is not None:
         raise QuestionError("--cite asks one question, --rows asks many: leave one out")
+    if html is not None and rows is not None:
+        raise QuestionError("--html shows one answer, --rows asks for many: leave one out")
     options = columns_of({name: value for name, value in flags.items() if value is not None})
     if held is not None:
         if rows is not None:
@@ -134,9 +138,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
-    from ironlaw.estimate.left_open import describe_settings, settings_data, settings_left_open
+    from ironlaw.estimate.left_open import describe_settings, settings_left_open
     from ironlaw.estimate.near_counts import nearest_counts, no_such_plan
-    from ironlaw.estimate.offers import offers, offers_data
+    from ironlaw.estimate.offers import offers
     from ironlaw.estimate.rules import broken
 
     group, at = estimate.place_of(0)
@@ -150,17 +154,9 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
         from ironlaw.report.explanation import explain as explained
 
         text = explained(estimate, form.explain)  # in JSON too: it refuses a term that the answer does not have
+    write_report(form, "estimate", lambda: _report_data(estimate, _data(estimate, None, held, near, offered, settings)))
     if form.name == "json":
-        data = _json_data(estimate, form)
-        if held:
-            from ironlaw.estimate.held import held_data
-
-            data["held"] = held_data(held)
-        if near is not None and isinstance(data, dict):
-            data["nearest_gpus"] = list(near)
-            data["offers"] = offers_data(offered)
-        if settings is not None and isinstance(data, dict):
-            data["left_open"] = settings_data(settings)
+        data = _data(estimate, form.explain, held, near, offered, settings)
         text = json_text(data)
     elif form.explain is None and not form.cite:
         text = _page(estimate, form, held, near or (), offered, settings)
@@ -171,13 +167,40 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     return max(row_status(estimate, i) for i in range(estimate.rows))
 
 
-def _json_data(estimate: Estimate, form: Form) -> Any:
-    """The answer as plain data; with ``--explain TERM`` what was asked for alone."""
+def _data(
+    estimate: Estimate,
+    term: str | None,
+    held: Held | None,
+    near: Sequence[float] | None,
+    offered: Sequence[Offer],
+    settings: Settings | None,
+) -> Any:
+    """The answer as plain data, or a list of them for several rows; with ``--explain TERM`` what was asked for alone."""
+    from ironlaw.estimate.left_open import settings_data
+    from ironlaw.estimate.offers import offers_data
     from ironlaw.report.explanation import explained_data, names_term
 
-    if estimate.rows == 1 and names_term(form.explain):
-        return explained_data(estimate, form.explain)
-    return estimate.to_dict(form.explain is not None)
+    data = explained_data(estimate, term) if estimate.rows == 1 and names_term(term) else estimate.to_dict(term is not None)
+    if held:
+        from ironlaw.estimate.held import held_data
+
+        data["held"] = held_data(held)
+    if near is not None and isinstance(data, dict):
+        data["nearest_gpus"] = list(near)
+        data["offers"] = offers_data(offered)
+    if settings is not None and isinstance(data, dict):
+        data["left_open"] = settings_data(settings)
+    return data
+
+
+def _report_data(estimate: Estimate, data: Any) -> Any:
+    """What a report draws: the answer, or for several rows their table."""
+    if isinstance(data, dict):
+        return data
+    from ironlaw.report.answer import answer_data
+    from ironlaw.report.tables import estimate_answer
+
+    return answer_data(estimate_answer(estimate, False), False)
 
 
 def _page(

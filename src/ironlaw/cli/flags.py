@@ -44,6 +44,7 @@ def form_flags(cite: bool = False) -> list[click.Parameter]:
             help="table, json, csv or markdown; csv:NAME prints one table, by its JSON key (default: table)",
         ),
         click.Option(["--short"], is_flag=True, help="print only the first lines of the page"),
+        click.Option(["--html"], metavar="FILE", help="write the answer as a report: one HTML file, which opens without a network"),
         *([cite_flag()] if cite else []),
     ]
 

@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         with patience(words[:1] != ["plan"]):  # which shows its progress
-            status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False)
+            status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False, obj=tuple(words))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except IronlawError as error:

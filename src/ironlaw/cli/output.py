@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ironlaw.errors import QuestionError, UnknownNameError, one_line, plain_text
+from ironlaw.files import check_output
 
 if TYPE_CHECKING:
     from ironlaw.questions.answer import Answer
@@ -24,10 +25,15 @@ class Form(NamedTuple):
     explain: str | None
     short: bool
     cite: bool = False  # print the sources
+    html: str | None = None  # the file of the report
 
 
-def read_form(how: str | None, as_json: bool, explain: str | None = None, short: bool = False, cite: bool = False) -> Form:
+def read_form(
+    how: str | None, as_json: bool, explain: str | None = None, short: bool = False, cite: bool = False, html: str | None = None
+) -> Form:
     """The form that the flags of ``form_flags`` and ``--explain`` ask for; an error where they contradict each other."""
+    if html is not None:
+        check_output(html, "--html")
     form, _, table = (("json" if as_json else "table") if how is None else how.strip()).partition(":")
     if form not in FORMS:
         raise UnknownNameError("--format", form, FORMS)
@@ -46,7 +52,7 @@ def read_form(how: str | None, as_json: bool, explain: str | None = None, short:
         raise QuestionError(f"--cite prints BibTeX or JSON, not {'the first lines of a page' if short else form}: leave one out")
     if cite and explain is not None and form != "json":
         raise QuestionError("--cite and --explain print different texts: leave one out")
-    return Form(form, table, explain, short, cite)
+    return Form(form, table, explain, short, cite, html)
 
 
 def tables_text(answer: Answer, form: Form) -> str:

@@ -14,6 +14,7 @@ from ironlaw.cli.complete import complete_records
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
+from ironlaw.cli.report import write_report
 from ironlaw.errors import MissingOptionError, QuestionError, import_extra
 from ironlaw.files import check_output, write_file
 from ironlaw.question.options import OPTIONS
@@ -51,6 +52,7 @@ def command(
     csv_file: str | None,
     parquet_file: str | None,
     cite: bool,
+    html: str | None,
     catalog: tuple[str, ...],
     **flags: Any,
 ) -> int:
@@ -62,7 +64,7 @@ def command(
     from ironlaw.catalog.load import given_folders
     from ironlaw.search.question import read_question
 
-    form = read_form(how, as_json, explain, short, cite)
+    form = read_form(how, as_json, explain, short, cite, html)
     if form.name != "table" and csv_file == "-":
         raise QuestionError("--csv prints the list of plans: leave out --csv, or --json and --format")
     options = {name: value for name, value in flags.items() if value is not None}
@@ -72,8 +74,8 @@ def command(
     folders = given_folders(catalog)
     question = read_question(*_read_options(model, options), folders)
     if describe_space:
-        if csv_file or parquet_file or explain is not None or form.name in ("csv", "markdown"):
-            raise QuestionError("--describe-space searches nothing: leave out --csv, --parquet, --format and --explain")
+        if csv_file or parquet_file or html or explain is not None or form.name in ("csv", "markdown"):
+            raise QuestionError("--describe-space searches nothing: leave out --csv, --parquet, --html, --format and --explain")
         return _describe(question, folders, form.name == "json")
     return _search(question, folders, form, csv_file, parquet_file)
 
@@ -103,6 +105,7 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
         progress("")
     explained = _explain_best(result, result.listed()[0], form.explain) if form.explain is not None else ""
     data = search_data(result, form.explain is not None, advice=not tables or form.name != "table", outlined=form.name == "json")
+    write_report(form, "plan", lambda: data)
     if parquet_file is not None:
         write_parquet(plan_table(data), parquet_file)
     if csv_file is not None:

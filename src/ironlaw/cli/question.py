@@ -12,6 +12,7 @@ from ironlaw.cli.complete import completer_of
 from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, print_text, read_form, tables_text, wants_colour
+from ironlaw.cli.report import write_report
 from ironlaw.question.options import Option
 
 
@@ -23,16 +24,26 @@ def question_command(
     ``options`` come from ``ironlaw.questions.VERB.options``, which is light; ``ironlaw.questions.VERB.ask`` is imported when it runs.
     """
 
-    def run(explain: str | None, as_json: bool, how: str | None, short: bool, cite: bool, catalog: tuple[str, ...], **flags: Any) -> int:
+    def run(
+        explain: str | None,
+        as_json: bool,
+        how: str | None,
+        short: bool,
+        cite: bool,
+        html: str | None,
+        catalog: tuple[str, ...],
+        **flags: Any,
+    ) -> int:
         """Answer the question of the verb and print the answer in the chosen form; the exit status is 1 where it is not feasible."""
         from ironlaw.questions.answer import answer_question
         from ironlaw.report import answer as report
         from ironlaw.report.brief import brief_page
         from ironlaw.report.explanation import names_term
 
-        form = read_form(how, as_json, explain, short, cite)
+        form = read_form(how, as_json, explain, short, cite, html)
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
         answer = answer_question(verb, asked, catalog, cite)
+        write_report(form, verb, lambda: report.answer_data(answer, explain is not None))
         if cite:
             write_cited(answer, report.answer_data(answer, explain is not None) if form.name == "json" else None)
             return answer.exit_status

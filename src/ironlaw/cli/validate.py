@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ironlaw.cli.flags import catalog_flag, form_flags
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import Form, print_note, print_text, read_form, tables_text
+from ironlaw.cli.report import write_report
 from ironlaw.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def command(
     as_json: bool,
     how: str | None,
     short: bool,
+    html: str | None,
     catalog: tuple[str, ...],
 ) -> int:
     """Score the estimates on published runs, each predicted with constants fitted without its family."""
@@ -87,13 +89,13 @@ def command(
 
     if markdown and how not in (None, "markdown"):
         raise QuestionError(f"--markdown and --format {how}: give one of them")
-    form = read_form("markdown" if markdown else how, as_json, short=short)
+    form = read_form("markdown" if markdown else how, as_json, short=short, html=html)
     as_json, markdown = form.name == "json", form.name == "markdown"
     folders = given_folders(catalog)
     given = {
         "fit": action, "--runs": runs, "--mine": mine, "--correction": correction, "--memory": memory, "--peaks": peaks, "--fits": fits,
         "--generic": generic, "--predictions": predictions, "--plans": plans, "--by": by != "family", "--json": as_json,
-        "--markdown": markdown, "--format csv": form.name == "csv", "--short": short, "--catalog": catalog,
+        "--markdown": markdown, "--format csv": form.name == "csv", "--short": short, "--html": html, "--catalog": catalog,
     }  # fmt: skip
     _refuse_together([name for name, value in given.items() if value not in (None, False, ())])
     if action == "fit":
@@ -128,11 +130,14 @@ def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: F
     from ironlaw.validate import session
     from ironlaw.validate.score import far_apart
 
-    if form.name == "json":
+    def data() -> dict[str, Any]:
         from ironlaw.estimate.as_data import common_keys
 
-        data = {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
-        text = json.dumps(data, indent=1, allow_nan=False, default=float)
+        return {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
+
+    write_report(form, "validate", lambda: json.loads(json.dumps(data(), allow_nan=False, default=float)))
+    if form.name == "json":
+        text = json.dumps(data(), indent=1, allow_nan=False, default=float)
     elif form.name == "csv" or form.table:
         from ironlaw.report.tables import data_answer
 

@@ -56,7 +56,7 @@ class Saved(NamedTuple):
 def read_answer(path: str | Path) -> Saved:
     """Read one answer; of a search its best plan, or with ``FILE#2`` the second that it lists."""
     path, rank = _split_rank(str(path))
-    tree = _pick_plan(files.read_json(path, "an answer", LARGEST), rank, path)
+    tree = _pick_plan(files.read_saved(path, LARGEST), rank, path)
     if not isinstance(tree, dict) or not {"schema_version", "step", "memory", "plan"} <= set(tree):
         raise InputError(f"{path}: not an answer: schema_version, step, memory or plan is missing; {GIVE}")
     if (version := tree["schema_version"]) not in READABLE or isinstance(version, bool):

@@ -28,7 +28,7 @@ def read_answer_of_verb(path: str) -> Data | None:
     """The JSON of a verb that answers in tables; None for any other file, which ``read_answer`` explains."""
     if not files.is_there(Path(path)):
         return None
-    data = files.read_json(Path(path), "an answer", LARGEST)
+    data = files.read_saved(Path(path), LARGEST)
     keys = {"schema_version", "headline", "feasible", "assumptions", "asked"}
     if not isinstance(data, dict) or not {"schema_version", "headline", "feasible"} <= set(data):
         return None

@@ -1,0 +1,393 @@
+"""An estimate as HTML, from the plain data of ``ironlaw estimate --json``: the verdict, memory, four numbers, roofs, trees, evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
+
+from ironlaw.page.parts import Branch, Cell, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
+from ironlaw.page.words import FIXED, change, days, energy_of, figure, interval, large, quantity, share, whole
+
+Answer = Mapping[str, Any]
+
+ROOFS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
+TITLES = {"hbm": "HBM"}
+MEMORY = ("weights", "gradients", "optimizer", "activations", "workspace", "slack")  # in the order of the bar
+WHERE = {  # a memory term and the part of the bar that it belongs to; what is not listed is activations
+    "weights": "weights", "low-precision copies of weights": "weights", "gradients": "gradients", "whole gradients": "gradients",
+    "master weights": "optimizer", "optimizer states": "optimizer", "library workspace": "workspace", "gather buffers": "workspace",
+    "driver context": "workspace", "communicators": "workspace", "allocator slack": "slack", "more while initialising": "workspace",
+}  # fmt: skip
+SHOWN = 3  # published runs, and warnings before the rest folds
+
+
+def verdict(answer: Answer) -> str:
+    """The answer in one sentence."""
+    memory, run = answer["memory"], answer["run"]
+    if not memory["fits"]:
+        over = quantity(memory["device"] - memory["capacity_bytes"], "B")
+        return f"It does not fit: {quantity(memory['device'], 'B')} of {quantity(memory['capacity_bytes'], 'B')}, {over} over the limit."
+    if run and (taken := run.get("days_with_failures") or run.get("days")) is not None:
+        return f"It fits, and {large(run['tokens'])} tokens take {days(taken)}."
+    return f"It fits, and a step takes {quantity(answer['step']['seconds'], 's')}."
+
+
+def lead(answer: Answer) -> str:
+    """What binds the step, the largest loss, and how far the step may be from the truth."""
+    shares = answer["bound"]["shares"]
+    by = answer["bound"]["by"]
+    sentences = [f"Bound by {TITLES.get(by, by)}: {share(shares.get(by), 0)} of the step."]
+    losses = {name: part for name, part in shares.items() if name != "compute" and part > 0.0}
+    if losses and by == "compute":
+        worst = max(losses, key=lambda name: losses[name])
+        sentences.append(f"The largest loss is {TITLES.get(worst, worst)}, {share(losses[worst], 0)}.")
+    if band := answer["step"].get("band"):
+        low, high, _ = band
+        seconds = answer["step"]["seconds"]
+        sentences.append(f"The step could be {share(1.0 - low / seconds, 0)} shorter or {share(high / seconds - 1.0, 0)} longer.")
+    return " ".join(sentences)
+
+
+def subject(answer: Answer) -> str:
+    """What was asked about, in a line."""
+    if title := answer.get("title"):
+        return str(title)
+    plan, run = answer["plan"], answer["run"]
+    tokens = f", {large(run['tokens'])}{FIXED}tokens" if run and run.get("tokens") else ""
+    return (
+        f"{plan['model']} on {whole(plan['gpus'])}{FIXED}\u00d7{FIXED}{plan['accelerator']}, batch {whole(plan['global_batch_size'])}"
+        f"{FIXED}\u00d7{FIXED}{whole(plan['seq_len'])} tokens{tokens}"
+    )
+
+
+def view(answer: Answer) -> View:
+    """The view of an estimate."""
+    return View(subject(answer), verdict(answer), lead(answer), sections(answer), sources_block(answer))
+
+
+def sections(answer: Answer) -> Element:
+    """All that stands below the verdict."""
+    return div(".view")[
+        memory_block(answer),
+        values_block(answer),
+        roofs_block(answer),
+        div(".columns")[step_block(answer), memory_tree_block(answer)],
+        div(".columns.evidence")[runs_block(answer), band_block(answer)],
+        other_plans(answer),
+        warnings(answer),
+        question_block(answer),
+    ]
+
+
+def first_screen(answer: Answer) -> list[Node]:
+    """What is seen first: memory, four numbers, roofs."""
+    return [memory_block(answer), values_block(answer), roofs_block(answer)]
+
+
+def memory_block(answer: Answer) -> Element:
+    """The memory of the fullest accelerator against its limit."""
+    memory = answer["memory"]
+    limit, device = memory["capacity_bytes"], memory["device"]
+    sizes = dict.fromkeys(MEMORY, 0.0)
+    for name, size in memory_items(memory["tree"]):
+        sizes[WHERE.get(name, "activations")] += size
+    names = {"slack": "allocator slack"}
+    segments = [Segment(kind, names.get(kind, kind), quantity(size, "B"), size) for kind, size in sizes.items() if size > 0.0]
+    band = memory.get("band")
+    most = max(limit * 1.02, device * 1.02, band[1] if band else 0.0)
+    words = f"{band[2] * 100:.0f}{FIXED}% band {interval(quantity(band[0], 'B'), quantity(band[1], 'B'))}" if band else ""
+    likely = memory.get("fits_probability")
+    fits = memory["fits"] and (likely is None or likely >= 0.5)
+    aside: list[Node] = [
+        strong(data_explain="device memory")[quantity(device, "B")], f" of {quantity(limit, 'B')} ({share(device / limit, 0)}), ",
+        span(class_="good" if fits else "bad")[_likely(memory)],
+    ]  # fmt: skip
+    described = f"{quantity(device, 'B')} of {quantity(limit, 'B')}, {_likely(memory)}"
+    return block(
+        "Memory of the fullest GPU",
+        meter(
+            segments,
+            most,
+            described,
+            (limit, f"limit {quantity(limit, 'B')}"),
+            memory.get("margin", 0.0) * limit,
+            (band[0], device, band[1], words) if band else None,
+            _ticks(most),
+        ),
+        aside=aside,
+    )
+
+
+def _likely(memory: Answer) -> str:
+    """How likely the plan fits, in words."""
+    likely = memory.get("fits_probability")
+    if likely is None:
+        return "fits; no odds" if memory["fits"] else "does not fit"
+    return f"{share(likely, 0)} likely to fit"
+
+
+def memory_items(node: Answer) -> Iterator[tuple[str, float]]:
+    """Names and bytes of the terms of memory that a person knows: below device, reserved and allocated."""
+    for part in node["parts"]:
+        if part["name"] in ("reserved", "allocated"):
+            yield from memory_items(part)
+        elif (size := total_of(part)) > 0.0:
+            yield part["name"], size
+
+
+def total_of(node: Answer) -> float:
+    """A node's share of the whole, in its unit."""
+    return float(node["total"] if "total" in node else node["value"])
+
+
+def _ticks(most: float) -> list[tuple[float, str]]:
+    """Four or five round marks of an axis of bytes."""
+    unit = 2.0**30 if most >= 2.0**30 else 2.0**20
+    size = most / unit
+    step = next(s * 10.0**e for e in range(-2, 6) for s in (1, 2, 5) if size / (s * 10.0**e) <= 6.0)
+    marks = [at * step for at in range(int(size / step) + 1)]
+    name = "GiB" if unit == 2.0**30 else "MiB"
+    return [(mark * unit, f"{mark:g}{FIXED}{name}" if mark == marks[-1] else f"{mark:g}") for mark in marks]
+
+
+def values_block(answer: Answer) -> Element:
+    """Step, run, money and energy, each with its band."""
+    step, run = answer["step"], answer["run"] or {}
+    band = step.get("band")
+    ratios = (band[0] / step["seconds"], band[1] / step["seconds"]) if band else None
+
+    def with_band(name: str, middle: Any) -> tuple[float, float, float] | None:
+        own = run.get(f"{name}_band")
+        if middle is None or (own is None and ratios is None):
+            return None
+        return (own[0], middle, own[1]) if own else (middle * ratios[0], middle, middle * ratios[1]) if ratios else None
+
+    cells = [
+        value("One step", figure(step["seconds"], "s"), (band[0], step["seconds"], band[1]) if band else None, _ends(band, "s"), "step")
+    ]
+    if run:
+        cells += _run_values(run, answer, with_band)
+    return div(".values")[cells]
+
+
+def _ends(band: Sequence[float] | None, unit: str) -> str:
+    """The ends of a band in a unit."""
+    return interval(quantity(band[0], unit), quantity(band[1], unit)) if band else "no published run like this was scored"
+
+
+def _run_values(run: Answer, answer: Answer, with_band: Any) -> list[Element]:
+    """Days, money and energy of the run, with failures where they are counted."""
+    cells = []
+    failing = run.get("days_with_failures") is not None
+    suffix = "_with_failures" if failing else ""
+    taken, money, energy, carbon = (run.get(f"{name}{suffix}") for name in ("days", "usd", "kwh", "kg_co2e"))
+    if taken is not None:
+        band = with_band(f"days{suffix}", taken)
+        words = interval(str(days(band[0])), str(days(band[2]))) if band else ""
+        cells.append(value("The run, with failures" if failing else "The run, no failures", days(taken), band, words, "run"))
+    if money is not None:
+        band = with_band(f"usd{suffix}", money)
+        price = next((one["value"] for one in answer["assumptions"] if one["name"] == "price"), "")
+        ends = interval(str(large(band[0], "USD")), str(large(band[2], "USD"))) if band else ""
+        at = f" at {str(price).split(' (')[0]}" if price else ""
+        cells.append(value("Money", large(money, "USD"), band, f"{ends}{at}", "cost"))
+    if energy is not None:
+        grid = next((str(one["value"]).split(":")[0] for one in answer["assumptions"] if one["name"] == "grid"), "")
+        words = f"{quantity(carbon, 'kg')} CO\u2082e" if carbon is not None else ""
+        cells.append(
+            value("Energy", energy_of(energy), with_band(f"kwh{suffix}", energy), f"{words}{', ' if grid else ''}{grid}", "energy")
+        )
+    return cells
+
+
+def roofs_block(answer: Answer) -> Element:
+    """What bounds the step: a bar of roofs."""
+    shares, speed = answer["bound"]["shares"], answer["throughput"]
+    segments = [Segment(name, TITLES.get(name, name), share(part), part) for name, part in shares.items() if part > 0.0]
+    if (rest := 1.0 - sum(one.size for one in segments)) > 5e-4:
+        segments.append(Segment("rest", "the rest", share(rest), rest))
+    peak = speed["peak"]
+    aside: list[Node] = [f"{whole(speed['tokens_per_second'])}{FIXED}tokens/s"]
+    if peak and speed["mfu"] is not None:
+        of = f" of {quantity(peak['flop_per_second'], 'FLOP/s')} {peak['precision']}, "
+        aside[:0] = [strong(data_explain="mfu")[f"MFU {share(speed['mfu'])}"], of]
+    named = ", ".join(f"{one.name} {one.text}" for one in segments)
+    title = f"What bounds the step of {quantity(answer['step']['seconds'], 's')}"
+    return block(title, meter(segments, max(1.0, sum(one.size for one in segments)), named), aside=aside)
+
+
+def branch_of(node: Answer, whole_size: float, kind: str, times: float, path: str, unit: str) -> Branch:
+    """A node of a tree of terms, as it is drawn."""
+    own = times * float(node.get("times", 1.0))  # how often its parts happen; its value counts its own times
+    size = float(node["total"]) if "total" in node else float(node["value"]) * times
+    colour = node.get("kind") or kind
+    name = node["name"]
+    at = node.get("path") or (f"{path}/{name}" if path else name)
+    parts = tuple(branch_of(part, whole_size, colour, own, at, unit) for part in node["parts"])
+    return Branch(name, quantity(size, unit), size / whole_size if whole_size else 0.0, colour, at, parts)
+
+
+def step_block(answer: Answer) -> Element:
+    """Where a step goes, term by term."""
+    step = answer["step"]
+    parts = [branch_of(part, step["seconds"], "rest", 1.0, "step", "s") for part in step["tree"]["parts"]]
+    stage = f"Term, on the slowest stage ({step['stage']})" if step.get("stage") else "Term"
+    return block("Step, term by term", tree(parts, (stage, "Time", "Of step")))
+
+
+def memory_tree_block(answer: Answer) -> Element:
+    """What the fullest accelerator holds, item by item."""
+    memory = answer["memory"]
+    limit = memory["capacity_bytes"]
+
+    def flat(node: Answer) -> Iterator[Branch]:
+        for part in node["parts"]:
+            if part["name"] in ("reserved", "allocated"):
+                yield from flat(part)
+            else:
+                yield branch_of(part, limit, WHERE.get(part["name"], "activations"), 1.0, "device memory", "B")
+
+    stage = f"Fullest GPU, stage {memory['stage']}" if memory.get("stage") else "Fullest GPU"
+    sums = ", ".join(f"{name} {quantity(memory[name], 'B')}" for name in ("allocated", "reserved", "device"))
+    moment = memory.get("moment")
+    when = f"; fullest while {moment}" if moment and moment != "step" else ""
+    return block(
+        "Memory, item by item",
+        tree(list(flat(memory["tree"])), (stage, "Size", "Of limit"), 1),
+        p(".note")[sums + when],
+        aside=f"limit {quantity(limit, 'B')}",
+    )
+
+
+def runs_block(answer: Answer) -> Node:
+    """The nearest published runs and how far off their prediction was."""
+    runs, band = answer.get("nearest_runs") or [], answer["step"].get("band")
+    if not runs:
+        return block("Nearest published runs", p(".note")["No published run is near enough to say how wrong this is."])
+    seconds = answer["step"]["seconds"]
+    low, high = (band[0] / seconds - 1.0, band[1] / seconds - 1.0) if band else (-0.2, 0.2)
+    reach = max([abs(low), abs(high), *(abs(run["error"]) for run in runs[:SHOWN])]) * 1.1
+    rows = [
+        [
+            Cell([strong[run["id"]], div(".note")[_kind_of_run(run)]]),
+            Cell(quantity(run["measured_seconds"], "s"), True), Cell(quantity(run["predicted_seconds"], "s"), True),
+            Cell(strong[change(run["error"])], True), Cell(strip(low, run["error"], high, -reach, reach)),
+        ]
+        for run in runs[:SHOWN]
+    ]  # fmt: skip
+    heads = [Cell("Run"), Cell("Measured", True), Cell("Predicted", True), Cell("Error", True), Cell("Error in this band")]
+    return block(
+        "Nearest published runs", rows_table(heads, rows, caption="Nearest published runs"), aside="predicted without their publisher"
+    )
+
+
+def _kind_of_run(run: Answer) -> str:
+    return f"{run['model']}, {whole(run['gpus'])}{FIXED}\u00d7{FIXED}{run['accelerator']}, {run['format']}"
+
+
+def band_block(answer: Answer) -> Node:
+    """Why the band is as wide as it is, and what would make it narrower."""
+    band, found = answer["step"].get("band"), answer.get("error_band")
+    if not band or not found:
+        return block("Why there is no band", p(".note")["No published run of this kind was scored; give one measured step of your own."])
+    seconds = answer["step"]["seconds"]
+    parts = [(name, part) for name, part in found["parts"].items() if part > 0.0]
+    segments = [Segment(f"part-{at % 5}", name, share(part), part) for at, (name, part) in enumerate(parts)]
+    named = ", ".join(f"{name} {share(part)}" for name, part in parts)
+    narrower = [li[span[one["what"]], span(".cell")[f"\u00b1{FIXED}{share(one['half_width'])}"]] for one in found["narrower"]]
+    width = f"{found['coverage'] * 100:.0f}{FIXED}%, {change(band[0] / seconds - 1.0, 0)} to {change(band[1] / seconds - 1.0, 0)}"
+    return block(
+        "Why the band is this wide",
+        meter(segments, sum(one.size for one in segments), named),
+        narrower and [p(".label")["Make it narrower"], ul(".pairs")[narrower]],
+        aside=width,
+    )
+
+
+def other_plans(answer: Answer) -> Node:
+    """Published layouts and the fastest plan without evidence, beside the plan that was chosen."""
+    rows = []
+    for one in answer.get("published_layouts") or []:
+        layout = ", ".join(f"{name} {chosen}" for name, chosen in one["plan"].items() if chosen not in (1, None))
+        loss = one["why_not"] or ("the same" if one.get("same") else f"likely {change(one['likely_longer'])}")
+        rows.append([Cell([strong[one["title"]], div(".plan")[layout]]), Cell(quantity(one["step_seconds"], "s"), True), Cell(loss)])
+    if faster := answer.get("faster_unmeasured"):
+        layout = ", ".join(f"{name} {chosen}" for name, chosen in faster["plan"].items() if chosen not in (1, None))
+        loss = f"likely {change(-faster['likely_gain'])}; never measured: {', '.join(faster['never_measured'])}"
+        rows.append(
+            [Cell([strong["fastest without evidence"], div(".plan")[layout]]), Cell(quantity(faster["seconds"], "s"), True), Cell(loss)]
+        )
+    if not rows:
+        return None
+    heads = [Cell("Plan"), Cell("Step", True), Cell("Against this plan")]
+    return block("Other plans to know", rows_table(heads, rows, caption="Other plans to know"))
+
+
+def warnings(answer: Answer) -> Node:
+    """The warnings, those after the third folded."""
+    from htpy import details, summary
+
+    drawn = [_warning(one) for one in answer.get("warnings") or []]
+    if len(drawn) <= SHOWN:
+        return fragment[drawn]
+    return fragment[drawn[:SHOWN], details(".more")[summary[f"{len(drawn) - SHOWN} more warnings"], drawn[SHOWN:]]]
+
+
+def _warning(one: Any) -> Element:
+    """A warning, its first part bold; of an older answer it is a text, of a newer one a record."""
+    text = one if isinstance(one, str) else one["sentence"]
+    action = None if isinstance(one, str) else one.get("action")
+    for mark in (": ", ", ", "; "):
+        first, found, rest = text.partition(mark)
+        if found and len(first) < 90:
+            return warning(f"{first[:1].upper()}{first[1:]}{mark.strip()}", rest, action)
+    return warning("", text, action)
+
+
+ORIGINS = (("given", "Given"), ("chosen", "Chosen by ironlaw"), ("default", "Assumed"))
+
+
+def question_block(answer: Answer) -> Element:
+    """What was given, chosen and assumed; what was not searched; where the values come from."""
+    groups = []
+    for origin, title in ORIGINS:
+        listed = [(str(one["name"]), _shown(one["value"])) for one in answer["assumptions"] if one["origin"] == origin]
+        if listed:
+            groups.append([p(".label")[title], facts(listed)])
+    unsearched = answer.get("not_searched") or []
+    return block(
+        "Given, chosen, assumed",
+        groups,
+        unsearched and p(".note")["Not searched: ", ", ".join(str(name).replace("_", " ") for name in unsearched)],
+        id="assumptions",
+    )
+
+
+def _shown(given: Any) -> str:
+    """A value of the question."""
+    if isinstance(given, bool):
+        return "on" if given else "off"
+    if isinstance(given, (int, float)):
+        return str(large(given)) if abs(given) >= 1e6 else f"{given:g}" if isinstance(given, float) else str(given)
+    return "" if given is None else str(given)
+
+
+def sources_block(answer: Answer) -> Node:
+    """Every source of the answer, with its grade and the day it was read."""
+    listed = answer.get("sources") or {}
+    if not listed:
+        return None
+    rows = [
+        [Cell(span(class_=f"grade {one['grade']}")[one["grade"]]), Cell(link(one["title"], one["url"])), Cell(one["read"], True)]
+        for one in listed.values()
+    ]
+    return block(
+        "Sources", rows_table([Cell("Grade"), Cell("Source"), Cell("Read", True)], rows, caption="Sources"), aside=f"{len(rows)} records"
+    )
+
+
+def skip_link() -> Element:
+    """The link to the answer that comes first for keyboards."""
+    return a(".skip", href="#answer")["Skip to the answer"]

@@ -1,0 +1,127 @@
+"""Numbers and times as the page writes them: three significant digits, units that never part from their number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from ironlaw import units
+
+NARROW = "\u202f"  # thin space that does not break: between thousands
+FIXED = "\u00a0"  # space that does not break: between a number and its unit
+MINUS = "\u2212"
+DASH = "\u2013"
+DAY = 86400.0
+
+
+class Figure(NamedTuple):
+    """A number and its unit, as two texts: the page prints the unit smaller."""
+
+    number: str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.number}{FIXED}{self.unit}" if self.unit else self.number
+
+
+def thousands(text: str) -> str:
+    """A number as text with thin spaces for commas and a true minus.
+
+    >>> thousands("-1,234.5").encode("unicode_escape").decode()
+    '\\\\u22121\\\\u202f234.5'
+    """
+    return text.replace(",", NARROW).replace("-", MINUS)
+
+
+def figure(value: Any, unit: str) -> Figure:
+    """A value in SI ``unit`` with a suitable prefix; a dash where it is not known.
+
+    >>> figure(7.4163, "s"), figure(61150302208.0, "B"), figure(None, "s").number
+    (Figure(number='7.42', unit='s'), Figure(number='57', unit='GiB'), '–')
+    """
+    if value is None or not math.isfinite(value):
+        return Figure(DASH, "")
+    number, _, name = units.show(value, unit).partition(" ")
+    return Figure(thousands(number), name)
+
+
+def quantity(value: Any, unit: str) -> str:
+    """A value with its unit, which does not break from it.
+
+    >>> quantity(0.0386, "s").replace(FIXED, " ")
+    '38.6 ms'
+    """
+    return str(figure(value, unit))
+
+
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def large(value: Any, unit: str = "") -> Figure:
+    """A count or an amount of money in k, M, G or T of its unit, to three digits.
+
+    >>> large(14420868.8, "USD"), large(950.0, "USD"), large(15e12, "tokens")
+    (Figure(number='14.4', unit='M USD'), Figure(number='950', unit='USD'), Figure(number='15', unit='T tokens'))
+    """
+    if value is None or not math.isfinite(value):
+        return Figure(DASH, "")
+    for size, prefix in _LARGE:
+        if abs(value) >= size * 0.9995:
+            return Figure(thousands(f"{value / size:.3g}"), f"{prefix} {unit}".strip())
+    return Figure(thousands(f"{value:.3g}"), unit)
+
+
+def energy_of(kwh: Any) -> Figure:
+    """Energy in a suitable multiple of the watt-hour.
+
+    >>> energy_of(5593809.2)
+    Figure(number='5.59', unit='GWh')
+    """
+    number, unit = large(None if kwh is None else kwh * 1e3, "Wh")
+    return Figure(number, unit.replace(" ", ""))
+
+
+def whole(value: Any) -> str:
+    """A count, all its digits."""
+    return DASH if value is None else thousands(f"{value:,.0f}")
+
+
+def days(value: Any) -> Figure:
+    """Days of a run: hours below two days.
+
+    >>> days(310.47), days(0.5)
+    (Figure(number='310', unit='days'), Figure(number='12', unit='h'))
+    """
+    if value is None or not math.isfinite(value):
+        return Figure(DASH, "")
+    if value < 2.0:
+        return figure(value * DAY, "s")
+    return Figure(thousands(f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"), "days")
+
+
+def share(value: Any, digits: int = 1) -> str:
+    """A share in percent.
+
+    >>> share(0.8286).replace(FIXED, " "), share(0.8285, 0).replace(FIXED, " ")
+    ('82.9 %', '83 %')
+    """
+    return DASH if value is None else f"{value * 100.0:.{digits}f}{FIXED}%"
+
+
+def change(value: float, digits: int = 1) -> str:
+    """A relative change in percent, with its sign.
+
+    >>> change(-0.0946).replace(FIXED, " ")
+    '−9.5 %'
+    """
+    return f"{value * 100.0:+.{digits}f}{FIXED}%".replace("-", MINUS)
+
+
+def interval(low: str, high: str) -> str:
+    """Two ends of a band; a unit that both share is written once.
+
+    >>> interval(f"6.09{FIXED}s", f"9.03{FIXED}s").replace(FIXED, " ")
+    '6.09 to 9.03 s'
+    """
+    first, _, unit = low.partition(FIXED)
+    return f"{first if unit and high.endswith(FIXED + unit) else low} to {high}"
