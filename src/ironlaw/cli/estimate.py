@@ -45,10 +45,12 @@ Examples:
 @click.command("estimate", cls=GroupedCommand, own="Input", epilog=_EXAMPLES)
 @click.argument("model", required=False, shell_complete=complete_records("models", files=True))
 @click.option("--rows", metavar="CSV", help="answer every line of a CSV whose header names options")
+@click.option("--timeline", is_flag=True, help="with --json: when each pass runs on each stage of the pipeline")
 @click.option("--plan", "held", metavar="FILE", help="hold the plan of an answer (--json) and change only the options given")
 def command(
     model: str | None,
     rows: str | None,
+    timeline: bool,
     held: str | None,
     explain: str | None,
     as_json: bool,
@@ -63,6 +65,10 @@ def command(
     from ironlaw.catalog.load import given_folders
 
     form = read_form(how, as_json, explain, short, cite, html)
+    if timeline:
+        if form.name != "json" or rows is not None:
+            raise QuestionError("--timeline gives the passes of one question as data: give --json, and leave --rows out")
+        form = form._replace(timeline=True)
     catalog = given_folders(catalog)
     if cite and rows is not None:
         raise QuestionError("--cite asks one question, --rows asks many: leave one out")
@@ -157,6 +163,9 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     write_report(form, "estimate", lambda: _report_data(estimate, _data(estimate, None, held, near, offered, settings)))
     if form.name == "json":
         data = _data(estimate, form.explain, held, near, offered, settings)
+        if form.timeline:
+            for index, row in enumerate(data if isinstance(data, list) else [data]):
+                row["timeline"] = estimate.timeline(index)
         text = json_text(data)
     elif form.explain is None and not form.cite:
         text = _page(estimate, form, held, near or (), offered, settings)

@@ -26,6 +26,7 @@ class Form(NamedTuple):
     short: bool
     cite: bool = False  # print the sources
     html: str | None = None  # the file of the report
+    timeline: bool = False  # with the passes of a step
 
 
 def read_form(

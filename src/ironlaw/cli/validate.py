@@ -28,6 +28,7 @@ Examples:
   ironlaw validate --predictions another_tool.csv
   ironlaw validate --plans
   ironlaw validate --fits runs_that_fitted_or_failed.csv
+  ironlaw validate predictions --json      (the scores that ship with the calibration: at once)
   ironlaw validate fit
 """
 
@@ -35,6 +36,7 @@ Examples:
 # what is done in place of scoring runs: the options that go with it, and what it does
 MODES = {
     "fit": ((), "validate fit takes no options: it uses the runs and the catalogue that ship"),
+    "predictions": (("--json", "--markdown", "--format csv"), "validate predictions has what ships, and allows only --json and --format"),
     "--fits": (("--json", "--catalog"), "--fits scores one table by itself, and allows only --json and --catalog"),
     "--plans": (("--runs", "--json", "--markdown", "--catalog"), "--plans allows only --runs, --json, --markdown and --catalog"),
     "--predictions": (("--runs", "--by", "--json", "--catalog"), "--predictions compares two tools on published runs"),
@@ -42,7 +44,7 @@ MODES = {
 
 
 @click.command("validate", cls=AnswerCommand, epilog=_EXAMPLES)
-@click.argument("action", required=False, type=click.Choice(["fit"]))
+@click.argument("action", required=False, type=click.Choice(["fit", "predictions"]))
 @click.option("--runs", metavar="CSV", help="score the runs of this table (default: the table that ships)")
 @click.option("--mine", metavar="CSV", help="score your own runs")
 @click.option("--correction", metavar="TOML", help="with --mine: write a correction file for ironlaw estimate --correction")
@@ -93,13 +95,16 @@ def command(
     as_json, markdown = form.name == "json", form.name == "markdown"
     folders = given_folders(catalog)
     given = {
-        "fit": action, "--runs": runs, "--mine": mine, "--correction": correction, "--memory": memory, "--peaks": peaks, "--fits": fits,
-        "--generic": generic, "--predictions": predictions, "--plans": plans, "--by": by != "family", "--json": as_json,
-        "--markdown": markdown, "--format csv": form.name == "csv", "--short": short, "--html": html, "--catalog": catalog,
+        "fit": action == "fit", "predictions": action == "predictions", "--runs": runs, "--mine": mine, "--correction": correction,
+        "--memory": memory, "--peaks": peaks, "--fits": fits, "--generic": generic, "--predictions": predictions, "--plans": plans,
+        "--by": by != "family", "--json": as_json, "--markdown": markdown, "--format csv": form.name == "csv", "--short": short,
+        "--html": html, "--catalog": catalog,
     }  # fmt: skip
     _refuse_together([name for name, value in given.items() if value not in (None, False, ())])
     if action == "fit":
         return _fit()
+    if action == "predictions":
+        return _shipped(form)
     if fits is not None:
         return _fits(Path(fits), folders, as_json)
     if plans:
@@ -148,6 +153,27 @@ def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: F
         text = validation.text(scores, by)
         text = brief_page(text, ()) if form.short else text + _generic(scores)
     print_text(text + "\n")
+
+
+def _shipped(form: Form) -> int:
+    """Print the validation that ships: as JSON, as tables, or how good the predictions are and where they were worst."""
+    from ironlaw.validate import shipped
+
+    found = shipped.read_shipped()
+    if form.name == "json":
+        from ironlaw.estimate.as_data import common_keys
+
+        text = json.dumps({**common_keys([], [], ()), **found}, indent=1, allow_nan=False)
+    elif form.name in ("csv", "markdown"):
+        from ironlaw.report.tables import data_answer
+
+        text = tables_text(data_answer("Predictions of published runs", found, _TABLES), form)
+    else:
+        from ironlaw.report.validation import shipped_text
+
+        text = shipped_text(found)
+    print_text(text + "\n")
+    return 0
 
 
 _TABLES = {"groups": "Groups", "predictions": "Predictions", "skipped_rows": "Rows that are not scored"}
@@ -244,6 +270,7 @@ def _fit() -> int:
     generic, _ = prepare(runs.read_runs(generic=True)[0])
     record.write_fit(prepared, generic, fitted, session.spreads(prepared))
     click.echo(f"wrote {record.SYSTEMS}, {record.BANDS}, {fit.RECORD}")
+    click.echo("next: python tools/predictions.py writes the predictions that ship, with these constants")
     return 0
 
 

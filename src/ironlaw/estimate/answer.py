@@ -199,6 +199,12 @@ class Estimate(Shown, Columns, Frozen):
 
         return row_data(self, index, explain)
 
+    def timeline(self, index: int = 0) -> dict[str, Any] | None:
+        """The passes of one step of a row: seconds of every stage and chunk of its pipeline, and when each pass runs."""
+        from ironlaw.estimate.timeline import timeline_data
+
+        return timeline_data(*self.place_of(index))
+
     def again(self, asked: Asked) -> Estimate:
         """The same plans under options that change only the run: tokens, money, failures. No step is computed."""
         groups = tuple(with_run(g, with_batch(bind_question(asked.replace(**g.variant), self.folders))) for g in self.groups)

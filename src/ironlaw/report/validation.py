@@ -79,6 +79,25 @@ def text(validation: Validation, by: str = "family") -> str:
     return "\n".join(lines)
 
 
+def shipped_text(found: dict[str, Any]) -> str:
+    """The validation that ships, as a line on all runs and one for each family."""
+    head = found["headline"]
+    lines = [
+        f"{found['rows']} runs, {found['scored']} scored with calibration {found['calibration_version']}, each without its family",
+        f"headline: median error {percent(head['family_median_abs_error'])} over families, 90 % of runs within"
+        f" {percent(head['p90_abs_error'])}, bias {percent(head['bias'], signed=True)}",
+        "",
+    ]
+    table = [("group", "n", "median", "p90", "worst", "bias")]
+    for group in found["groups"]:
+        errors = (percent(group["median_abs_error"]), percent(group["p90_abs_error"]))
+        table.append((group["key"], str(group["n"]), *errors, *(percent(group[name], signed=True) for name in ("worst", "bias"))))
+    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+    for row in table:
+        lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
+    return "\n".join(lines)
+
+
 def _headline(validation: Validation) -> Iterator[str]:
     """The headline errors in sentences: dense runs, bands, mixtures, and Calculon's points."""
     held_out, in_sample = headline(validation.held_out), headline(validation.in_sample)

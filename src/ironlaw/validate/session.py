@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
+from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.table import read_table
 from ironlaw.validate import generic as generic_module
 from ironlaw.validate import others
@@ -16,8 +19,9 @@ from ironlaw.validate.fit import Fit, held_out_times, memory_coverage, memory_sp
 from ironlaw.validate.fits import shipped_memories
 from ironlaw.validate.generic import score_generic
 from ironlaw.validate.predict import Prepared, prepare, times
-from ironlaw.validate.runs import RUNS, read_runs
+from ironlaw.validate.runs import RUNS, Run, read_runs
 from ironlaw.validate.score import GROUPINGS, Scored, baseline_data, deciles, headline, mixtures, score, skip_counts
+from ironlaw.validate.shipped import link
 from ironlaw.validate.widths import shipped_half_widths
 
 SCHEMA_VERSION = 1
@@ -126,7 +130,7 @@ def data(validation: Validation, by: str = "family") -> dict[str, Any]:
         "in_sample": headline(validation.in_sample),
         "memory": validation.memory,
         "generic": None if validation.generic is None else generic_module.data(scored, validation.generic),
-        "groups": [s.data() for s in scored.groups(by)],
+        "groups": [{**s.data(), **_parts_of_key(s.key, by)} for s in scored.groups(by)],
         "baselines": baseline_data(scored),
         "bands": validation.record.get("bands"),
         "own_runs": validation.record.get("own_runs"),
@@ -134,6 +138,32 @@ def data(validation: Validation, by: str = "family") -> dict[str, Any]:
         "other_tools": others.shipped(scored),
         "predictions": predictions(scored),
         "constants": dict(validation.fit.values),
+    }
+
+
+def _parts_of_key(key: str, by: str) -> dict[str, Any]:
+    """The family of a group, and why its rows are outside the headline; nothing where rows are grouped by something else.
+
+    >>> _parts_of_key("nemo, mixture of experts", "family")
+    {'family': 'nemo', 'caveats': ['mixture of experts']}
+    """
+    family, *caveats = key.split(", ")
+    return {"family": family, "caveats": caveats} if by == "family" else {}
+
+
+def _facts(run: Run, estimate: Estimate, row: int) -> dict[str, Any]:
+    """What ran, on what, when and where that was read."""
+    group, at = estimate.place_of(row)
+    year = run.cells.get("year", "")
+    return {
+        "family": run.family,
+        "model": run.cells.get("model_name") or group.job.model.name,
+        "accelerator": group.cluster.accelerator.name,
+        "gpus": int(np.broadcast_to(group.plan.gpus, group.index.shape)[at]),
+        "format": group.job.precision.name,
+        "software": run.cells.get("software") or None,
+        "date": year or None,
+        "url": link(run.cells.get("url_or_repo_path", "")),
     }
 
 
@@ -147,6 +177,7 @@ def predictions(scored: Scored) -> list[dict[str, Any]]:
             {
                 "id": run.id,
                 "line": run.line,
+                **_facts(run, *p.answers[i]),
                 "predicted_s": seconds,
                 "measured_s": float(p.measured[i]),
                 "error": float(scored.error[i]),
