@@ -104,6 +104,17 @@ DEFS: dict[str, Any] = {
         "required": ["name", "value", "origin"],
         "additionalProperties": False,
     },
+    "sentence": {
+        "description": "a sentence of the headline, with the values that it tells",
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "what it tells; answer: the first, detail: a further one"},
+            "text": {"type": "string", "description": "what the page prints"},
+            "values": {"type": "object", "description": "values that it tells, in SI units"},
+        },
+        "required": ["code", "text", "values"],
+        "additionalProperties": False,
+    },
     "warning": {
         "description": "what the user should know, with the values from which its sentence was made; see docs/warnings.md",
         "type": "object",
@@ -149,6 +160,7 @@ FIXED: dict[str, dict[str, Any]] = {  # keys that every answer begins with, and 
     "catalog_hash": {"type": ["string", "null"], "description": "digest of the catalogue's files; null: it was not read"},
     "assumptions": {"type": "array", "items": {"$ref": "#/$defs/assumption"}, "description": "what was left open, and what was taken"},
     "warnings": {"type": "array", "items": {"$ref": "#/$defs/warning"}, "description": "what the user should know"},
+    "headline": {"type": "array", "items": {"$ref": "#/$defs/sentence"}, "description": "the answer in sentences, the first lines of the page"},
     "laws": {"type": "object", "additionalProperties": {"$ref": "#/$defs/law"}, "description": "with --explain: the laws of the terms, by name"},
     "explained": {"type": "array", "items": {"$ref": "#/$defs/term"}, "description": "with --explain TERM: the terms of the path or name"},
     "sources": {"type": "object", "additionalProperties": {"$ref": "#/$defs/source"}, "description": "sources of records and terms, by key"},
@@ -156,7 +168,6 @@ FIXED: dict[str, dict[str, Any]] = {  # keys that every answer begins with, and 
 }  # fmt: skip
 OF_QUESTIONS: dict[str, dict[str, Any]] = {
     "title": {"type": "string", "description": "what the answer is about"},
-    "headline": {"type": "array", "items": TEXT, "description": "the answer in sentences"},
     "feasible": {"type": "boolean", "description": "false where the answer is no (exit status 1)"},
     "asked": {"type": "object", "description": "the verb, and the options as they were given", "additionalProperties": False,
               "properties": {"verb": TEXT, "given": {"type": "object"}}, "required": ["verb", "given"]},
@@ -388,7 +399,7 @@ def schema(verb: str, shape: Shape, captured: list[Any], rows: bool) -> dict[str
         rows_of = {key: {**words, "type": ["number", "string", "boolean", "null"]} for key, words in sorted(columns.items())}
         properties[name] = {"description": name.replace("_", " "), "type": "array", "items": {"type": "object", "properties": rows_of}}
     properties |= {**FIXED, **(OF_QUESTIONS if of_questions else {})}
-    required = [*COMMON, *((*OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(verb, ())]
+    required = [*COMMON, *(("headline", *OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(verb, ())]
     answer: dict[str, Any] = {"type": "object", "properties": dict(sorted(properties.items())), "additionalProperties": False}
     answer |= required_keys(verb, required, rows)
     whole = (
@@ -418,7 +429,7 @@ def write_shared(path: Path) -> None:
     answer = found["$defs"]["answer"]
     of_questions = VERBS[path.stem][0].startswith("questions.")
     answer["properties"] = dict(sorted({**answer["properties"], **FIXED, **(OF_QUESTIONS if of_questions else {})}.items()))
-    required = [*COMMON, *((*OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(path.stem, ())]
+    required = [*COMMON, *(("headline", *OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(path.stem, ())]
     rows = {"required": ["error"]} in answer.pop("anyOf", [])
     answer.pop("required", None)
     answer |= required_keys(path.stem, required, rows)
@@ -479,13 +490,19 @@ def write_words(only: str) -> None:
 
 
 def share_keys(schema: dict[str, Any]) -> None:
-    """Give the warnings of parts of an answer their shared form."""
+    """Give the warnings, errors and whole answers inside an answer their shared form."""
+    if "schema_version" in schema.get("properties", {}):
+        schema["properties"].setdefault("headline", FIXED["headline"])
     for inner in (schema.get("items"), schema.get("additionalProperties")):
         if isinstance(inner, dict):
             share_keys(inner)
     for key, form in schema.get("properties", {}).items():
-        if key == "warnings":
-            form["items"] = FIXED["warnings"]["items"]
+        if key in ("warnings", "headline") and form.get("type") == "array":
+            form["items"] = FIXED[key]["items"]
+        elif key == "error" and {"code", "message"} <= form.get("properties", {}).keys():
+            told = form.get("description", "")
+            form.clear()
+            form.update({"description": told or "why this row has no answer", "$ref": "#/$defs/error"})
         share_keys(form)
 
 

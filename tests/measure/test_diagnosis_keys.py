@@ -41,7 +41,7 @@ OOM = (
     b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 70.10 GiB already allocated; 1.20 GiB free;"
     b" 75.10 GiB reserved in total by PyTorch)"
 )
-COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings"}
+COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "headline"}
 
 
 def suspect() -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_solve_works_a_decimal_batch_through_all_its_steps(ask):
     assert ["splits badly over 16 GPUs" in line for line in sentences(found["warnings"])] == [True]
     steps = ["1 memory by hand", "1 memory by estimate", "2 compute", "3 communication", "4 bottleneck", "5 sanity"]
     assert [row["step"] for row in found["steps"]] == steps
-    assert any("a step of 999,424 tokens" in line for line in found["headline"])
+    assert any("a step of 999,424 tokens" in line["text"] for line in found["headline"])
 
 
 @pytest.mark.parametrize("verb", [verb for verb in verbs_with("tokens") if verb != "sweep"])

@@ -42,7 +42,7 @@ def test_the_option_and_the_values_that_moved_are_listed(verb, saved, ask):
     for row in found["values"]:
         assert row["difference"] == pytest.approx(row["b"] - row["a"], rel=1e-12)
     assert any(row["a"] == 8 and row["b"] == 16 for row in found["values"])
-    assert found["headline"][0].startswith("Changed: 1 option")
+    assert found["headline"][0]["text"].startswith("Changed: 1 option")
 
 
 @pytest.mark.parametrize("verb", QUESTIONS)

@@ -46,6 +46,39 @@ class _Value:
 _JOINED = {"and": " and ", "list": ", "}
 
 
+class Sentence(str):
+    """A sentence of a headline, with a code and the values [SI] that it tells. Nothing of it changes.
+
+    >>> one = Sentence("bound by compute (83% of the step)", "bound", {"by": "compute", "share": 0.83})
+    >>> headline_data([one, "and more"])[1]
+    {'code': 'detail', 'text': 'and more', 'values': {}}
+    """
+
+    code: str
+    values: Mapping[str, Any]
+
+    def __new__(cls, sentence: str, code: str, values: Mapping[str, Any] | None = None) -> Sentence:
+        """A sentence with its code and values."""
+        made = super().__new__(cls, sentence)
+        made.__dict__.update(code=code, values=MappingProxyType(dict(values or {})))
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sentence, (str(self), self.code, dict(self.values))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Sentence.{name} is frozen")
+
+
+def headline_data(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """The sentences of a headline as plain data; one without a code is the ``answer`` where it is the first, else a ``detail``."""
+    data = []
+    for at, line in enumerate(lines):
+        code, values = (line.code, line.values) if isinstance(line, Sentence) else ("detail" if at else "answer", {})
+        data.append({"code": code, "text": str(line), "values": _plain(values)})
+    return data
+
+
 class Caution(str):
     """A warning: its sentence, with the code, option, values [SI] and action from which the sentence was made. Nothing of it changes.
 

@@ -199,6 +199,10 @@ def _data(
         data["offers"] = offers_data(offered)
     if settings is not None and isinstance(data, dict):
         data["left_open"] = settings_data(settings)
+    if isinstance(data, dict) and "headline" in data and (offered or settings is not None):
+        from ironlaw.report.estimate import headline
+
+        data["headline"] = headline(*estimate.place_of(0), offered, settings, data.get("published_layouts", ()))
     return data
 
 

@@ -21,7 +21,7 @@ from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS
-from ironlaw.shown import SCHEMA_VERSION
+from ironlaw.shown import SCHEMA_VERSION, writer
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
@@ -72,8 +72,10 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     origins = origins_of(group) if explain else None
     routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
+    layouts = published_layouts(group, at)
     return whole_counts({
         **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
+        "headline": writer().headline(group, at, layouts),
         "step": {
             "seconds": step,
             "band": step_band(group, at, step),
@@ -84,7 +86,7 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
         "nearest_runs": [] if step is None else nearest_runs(group, at),
         "support": None if step is None else support_data(group, at),
         "ceiling": None if step is None else ceiling_data(group, at),
-        **({"published_layouts": layouts} if (layouts := published_layouts(group, at)) else {}),
+        **({"published_layouts": layouts} if layouts else {}),
         **faster_data(group, at),
         "memory": memory_data(group, at, explain, origins),
         "throughput": throughput_data(group, at, step is None),

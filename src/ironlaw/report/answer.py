@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import headline_data
 from ironlaw.errors import UnknownNameError, UnsupportedError
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.term_data import Origins, labels, laws_of, sources_data, term_data, term_sources, times_above, walk_paths
@@ -43,7 +44,7 @@ def _head_data(answer: Answer) -> dict[str, Any]:
     return {
         **common_keys(answer.assumptions, answer.warnings, answer.folders),
         "title": answer.title,
-        "headline": list(answer.headline),
+        "headline": headline_data(answer.headline),
         "feasible": answer.feasible,
         "asked": {"verb": answer.verb, "given": {name: json_value(_as_given(value)) for name, value in answer.given.items()}},
     }

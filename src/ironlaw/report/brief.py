@@ -35,7 +35,7 @@ def brief_estimate(
 ) -> str:
     """Fit, step, bound and plan of one row, and the time and money of its run."""
     group, at = estimate.place_of(index)
-    lines = [line for line in pages.verdict(group, at, Ink(colour), offered, settings) if not line.startswith(("placement: ", "model: "))]
+    lines = [line for line in pages.verdict(group, at, Ink(colour), offered, settings) if line.code not in ("placement", "parameters")]
     run = [line.strip() for line in pages.run_lines(group, at)]
     money = [f"{run[0].removeprefix('The ').removesuffix(' (no failures)')}: {run[1]}", *run[2:]] if len(run) > 1 else run
     return "\n".join([*lines, *money, *_warning_lines(warnings(group, at), colour)])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ironlaw import units
-from ironlaw.cautions.record import sentences
+from ironlaw.cautions.record import Sentence, headline_data, sentences
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.throughput import describe_data, tabulate_suspects
@@ -31,13 +31,13 @@ def diagnosis_data(
     data: Mapping[str, Any], assumptions: Iterable[Mapping[str, Any]], warnings: Iterable[str], folders: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Add the keys of every answer to ``data``."""
-    return {**common_keys(assumptions, warnings, folders), **data}
+    return {**common_keys(assumptions, warnings, folders), "headline": headline_data(_headline(data, Ink(False))), **data}
 
 
 def diagnosis_page(data: Mapping[str, Any], colour: bool = False) -> str:
     """The page of a diagnosis."""
     ink, data = Ink(colour), _printable(data)
-    parts = [list(_headline(data, ink))]
+    parts: list[list[str]] = [list(_headline(data, ink))]
     files = data["files"]
     if len(files) > 1:
         parts.append(list(_overview(files, ink)))
@@ -77,19 +77,22 @@ def _utilisation(file: Mapping[str, Any]) -> str | None:
     return f"MFU {mfu}, HFU {hfu} of {utilisation['denominator']}: {utilisation['numerator']}"
 
 
-def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[str]:
+def _headline(data: Mapping[str, Any], ink: Ink) -> Iterator[Sentence]:
     """The files, the verdict, and the next bottleneck."""
     if not data["files"]:
-        yield ink.bold("a measured throughput")
+        yield Sentence(ink.bold("a measured throughput"), "throughput")
     for file in data["files"][:1] if len(data["files"]) > 1 else data["files"]:
-        yield ink.bold(_title(file))
+        yield Sentence(ink.bold(_title(file)), "file")
     if len(data["files"]) > 1:
-        yield f"and {len(data['files']) - 1} more files"
+        yield Sentence(f"and {len(data['files']) - 1} more files", "more-files", {"files": len(data["files"])})
     verdict = data["verdict"]
-    yield (ink.good if verdict["roof"] else ink.bad)(verdict["says"])
+    yield Sentence(
+        (ink.good if verdict["roof"] else ink.bad)(verdict["says"]), "verdict", {"roof": verdict["roof"], "gain": verdict["gain"]}
+    )
     if verdict["roof"]:
         line = f"next bottleneck: {verdict['next'] or 'none'}; {verdict['unattributed']:.1%} unexplained"
-        yield line + (f"; {verdict['mixed_with']} is too close to rank" if verdict.get("mixed_with") else "")
+        mixed = f"; {verdict['mixed_with']} is too close to rank" if verdict.get("mixed_with") else ""
+        yield Sentence(line + mixed, "next-bottleneck", {"next": verdict["next"], "unattributed": verdict["unattributed"]})
 
 
 def _title(file: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence, headline_data
 from ironlaw.estimate.as_data import (
     assumptions,
     bound_data,
@@ -36,6 +37,7 @@ from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.routing import routing_data
+from ironlaw.estimate.rules import broken_rules
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.support import support_data
 from ironlaw.estimate.term_data import number
@@ -97,44 +99,87 @@ def page(
     return "\n\n".join("\n".join(lines) for lines in (list(p) for p in parts) if lines)
 
 
-def verdict(group: Group, at: int, ink: Ink, offered: Sequence[Offer] = (), settings: Settings | None = None) -> Iterator[str]:
-    """The answer in six lines: what runs on what, whether it fits, how fast it is, what binds it, the plan, and the model's size."""
+def verdict(
+    group: Group,
+    at: int,
+    ink: Ink,
+    offered: Sequence[Offer] = (),
+    settings: Settings | None = None,
+    layouts: Sequence[dict[str, Any]] | None = None,
+) -> Iterator[Sentence]:
+    """The answer in six lines: what runs on what, whether it fits, how fast it is, what binds it, the plan, and the model's size.
+
+    ``layouts``: the published ones near the plan, where they are known already.
+    """
     plan, memory = plan_data(group, at), memory_data(group, at)
-    model = group.job.model
-    yield ink.bold(f"{model.title} on {plan['gpus']:,} x {group.cluster.accelerator.title}")
+    title = f"{group.job.model.title} on {plan['gpus']:,} x {group.cluster.accelerator.title}"
+    yield Sentence(ink.bold(title), "job", {name: plan[name] for name in ("model", "gpus", "accelerator")})
+    yield _fit_sentence(group, memory, offered, ink)
+    step = number(group.step.tree.value, at)
+    if step is None:
+        yield Sentence(ink.bold(f"no estimate: {_nan_term(group.step.tree, at)}"), "no-step")
+        return
+    yield _step_sentence(group, at, step, ink)
+    bound = bound_data(group, at, False)
+    yield Sentence(bound_line(group, at, plan, memory["fits"], ink), "bound", {"by": bound["by"], "share": bound["shares"][bound["by"]]})
+    yield Sentence(plan_line(plan), "plan", plan)
+    if settings is not None:
+        yield Sentence(describe_settings(settings), "left-open", {"seconds": settings.seconds, "likely_longer": settings.likely_longer})
+    support = support_data(group, at)
+    if words := support_words(support):
+        yield Sentence(words, "never-measured", {"never_measured": support["never_measured"]})
+    near = published_layouts(group, at) if layouts is None else layouts
+    yield from (Sentence(line, "published-layout") for line in close_lines(near))
+    if faster := faster_data(group, at).get("faster_unmeasured"):
+        yield from (Sentence(line, "fastest-without-evidence", {"likely_gain": faster["likely_gain"]}) for line in faster_words(faster))
+    yield from (Sentence(line, "routing") for line in routing_lines(routing_data(group, at)))
+    placed = placement_data(group, at)
+    if words := placement_words(placed, plan["gpus"]):
+        yield Sentence(f"placement: {words}", "placement", {name: placed[name] for name in ("gpus_per_domain", "domains", "free")})
+    if words := network_words(placed):
+        yield Sentence(f"network: {words}", "network")
+    counts = parameters_data(group.job)
+    sizes = {name: counts[name] for name in ("total", "active", "trained")}
+    yield Sentence(parameters_line(counts) + _adapter_words(group), "parameters", sizes)
+    if group.job.objective is not None:
+        yield Sentence(_objective_line(group, plan), "objective", {"objective": group.job.objective.name})
+
+
+def headline(
+    group: Group, at: int, offered: Sequence[Offer] = (), settings: Settings | None = None, layouts: Sequence[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """The verdict as plain data; of a plan that breaks a rule, which it breaks."""
+    if number(group.legal, at):
+        return headline_data(verdict(group, at, Ink(False), offered, settings, layouts))
+    found = broken_rules(group.job, group.plan, group.rules, at)
+    says = f"no such plan: {'; '.join(says for _, says in found)}"
+    return headline_data([Sentence(says, "no-such-plan", {"rules": [name for name, _ in found]})])
+
+
+def _fit_sentence(group: Group, memory: dict[str, Any], offered: Sequence[Offer], ink: Ink) -> Sentence:
+    """Whether the plan fits in memory, and what would make it fit."""
     fits = ink.good("fits") if memory["fits"] else ink.bad("does not fit")
-    yield (
+    words = (
         f"{fits}: {units.show(memory['device'], 'B')} of {units.show(memory['capacity_bytes'], 'B')} per GPU"
         f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}{_fullest_moment(memory['moment'])}"
         f"{_margin_words(group, memory)}{_likely_words(memory)}{_host_shortage(memory.get('host'))}{describe_offers(offered)}"
     )
-    step, rates = number(group.step.tree.value, at), {name: number(term.value, at) for name, term in group.throughput.items()}
-    if step is None:
-        yield ink.bold(f"no estimate: {_nan_term(group.step.tree, at)}")
-        return
+    values = {"bytes": memory["device"], "capacity_bytes": memory["capacity_bytes"], "likely": memory["fits_probability"]}
+    return Sentence(words, "fits" if memory["fits"] else "does-not-fit", values)
+
+
+def _step_sentence(group: Group, at: int, step: float, ink: Ink) -> Sentence:
+    """How long a step takes, with its band, and the rates."""
+    rates = {name: number(term.value, at) for name, term in group.throughput.items()}
     utilisations = mfu_words(rates, more=[f"HFU {rates['hfu']:.1%}"], by_6n=_is_all_trained(group), strong=ink.bold)
-    yield (
-        f"step {ink.bold(units.show(step, 's'))}{band_words(step_band(group, at, step))}, {rates['tokens_per_second']:,.0f} tokens/s"
+    band, peak = step_band(group, at, step), group.job.precision.peak
+    words = (
+        f"step {ink.bold(units.show(step, 's'))}{band_words(band)}, {rates['tokens_per_second']:,.0f} tokens/s"
         f" ({rates['tokens_per_second_per_gpu']:,.0f} per GPU),"
         f" {utilisations}"
-        f" of {units.show(group.cluster.accelerator.peak[group.job.precision.peak].value, 'FLOP/s', 4)} dense {group.job.precision.peak}"
+        f" of {units.show(group.cluster.accelerator.peak[peak].value, 'FLOP/s', 4)} dense {peak}"
     )
-    yield bound_line(group, at, plan, memory["fits"], ink)
-    yield plan_line(plan)
-    if settings is not None:
-        yield describe_settings(settings)
-    if words := support_words(support_data(group, at)):
-        yield words
-    yield from close_lines(published_layouts(group, at))
-    yield from faster_words(faster_data(group, at).get("faster_unmeasured"))
-    yield from routing_lines(routing_data(group, at))
-    if words := placement_words(placement_data(group, at), plan["gpus"]):
-        yield f"placement: {words}"
-    if words := network_words(placement_data(group, at)):
-        yield f"network: {words}"
-    yield parameters_line(parameters_data(group.job)) + _adapter_words(group)
-    if group.job.objective is not None:
-        yield _objective_line(group, plan)
+    return Sentence(words, "step", {"seconds": step, "band": band, **{name: rates[name] for name in ("tokens_per_second", "mfu", "hfu")}})
 
 
 def faster_words(faster: dict[str, Any] | None) -> Iterator[str]:

@@ -11,10 +11,11 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import UnsupportedError, plain_text
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer import Estimate, Group
 from ironlaw.estimate.columns import estimate_columns
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown, cell, is_text, table_lines
+from ironlaw.report.estimate import headline as estimate_headline
 from ironlaw.report.estimate import mesh_words, row_line, verdict
 from ironlaw.report.terminal import Ink
 
@@ -159,6 +160,18 @@ def data(answer: Any, explain: bool) -> Any:
 
         return diagnosis_data(answer.data(), answer.assumptions, answer.warnings, answer.folders)
     raise UnsupportedError(f"a {type(answer).__name__} has no form as plain data; its estimate has")
+
+
+def headline(group: Group, at: int, layouts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first lines of one row of an estimate as plain data."""
+    return estimate_headline(group, at, layouts=layouts)
+
+
+def search_headline(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first lines of the page of a search as plain data."""
+    from ironlaw.report.search import headline
+
+    return headline(data)
 
 
 def plan_columns(result: Any) -> dict[str, list[Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ironlaw import units
-from ironlaw.cautions.record import sentences
+from ironlaw.cautions.record import Sentence, headline_data, sentences
 from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE, OFFLOADS
@@ -72,6 +72,27 @@ def head(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     if s["legal"]:
         yield ink.dim(f"{s['timed']:,} timed; {s['excluded']:,} excluded by bounds of their time and memory")
     yield ink.dim(f"searched in {s['seconds']:.2f} s" + (", stopped before the end" if data["partial"] else ""))
+
+
+def headline(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The question of a search and its best plan, or why no plan meets it, as plain data."""
+    ink, question = Ink(False), data["question"]
+    lines: list[Sentence] = [Sentence(next(head(data, ink)), "question", {name: question[name] for name in ("model", "on", "minimize")})]
+    if not data["plans"]:
+        return headline_data([*lines, *(Sentence(line.strip(), "no-plan") for line in no_plan(data, ink) if line)])
+    plan = data["plans"][0]
+    memory, rates, run = plan["memory"], plan["throughput"], plan["run"] or {}
+    step = {"seconds": plan["step"]["seconds"], "band": plan["band"], "tokens_per_second": rates["tokens_per_second"], "mfu": rates["mfu"]}
+    told = (
+        ("best", {name: plan["plan"][name] for name in ("gpus", "accelerator")}),
+        ("plan", plan["plan"]),
+        ("step", {**step, "bytes": memory["device"], "capacity_bytes": memory["capacity_bytes"]}),
+    )
+    first = [line.strip() for line in best(data, ink)][: len(told)]
+    lines += [Sentence(line, code, values) for line, (code, values) in zip(first, told, strict=True)]
+    if run.get("days") is not None:
+        lines.append(Sentence(run_line(run), "run", {name: run[name] for name in ("days", "usd", "kwh", "kg_co2e")}))
+    return headline_data(lines)
 
 
 def _limits(q: dict[str, Any]) -> Iterator[str]:

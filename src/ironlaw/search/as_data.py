@@ -34,6 +34,7 @@ from ironlaw.search.outlines import outlines, size_outlines
 from ironlaw.search.question import Question
 from ironlaw.search.sizing import sizes
 from ironlaw.search.why import compare_context_parallel, difference
+from ironlaw.shown import writer
 from ironlaw.terms import scalar
 
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
@@ -47,7 +48,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
     near, fewer = _near_best(result, choices, estimates, faster, plans) if choices and advice else (None, None)
     setting = choices[0].setting if choices else result.settings[0] if result.settings else None
     shared = share_once(plans, ("sources", "records"))
-    return whole_counts({
+    data = whole_counts({
         **common_keys(
             setting.assumptions if setting else [],
             [
@@ -77,6 +78,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "misses": [] if choices else misses(result),
         **shared,
     })  # fmt: skip
+    return {**data, "headline": writer().search_headline(data)}
 
 
 def share_once(plans: list[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, Any]]:
