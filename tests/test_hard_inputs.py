@@ -468,3 +468,26 @@ def test_wherever_python_starts_with_few_open_files_so_does_the_command(tmp_path
     assert run(fewest, *asked).returncode == 0
     left = run(fewest, "-m", "ironlaw", "runs", "list", "--store", str(tmp_path / "runs.sqlite"))
     assert left.returncode in (0, 3) and left.stderr.count("\n") <= 1
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [(".", "a folder, not a file"), ("/", "a folder, not a file"), ("", "the name of the file is empty")]
+)
+def test_a_table_that_cannot_be_written_is_refused_before_the_search(ask, file, said):
+    """A folder ended in a traceback after the whole search; an empty name wrote nothing and said nothing."""
+    status, out, err = ask("plan", "gpt-2", "--on", "h100-sxm", "--gpus", 1, "--csv", file)
+    assert (status, out) == (3, "") and said in err
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ironlaw.roofline(scaling=[(1, 2, 3)]),
+        lambda: ironlaw.roofline(scaling=5),
+        lambda: ironlaw.diagnose(5),
+        lambda: ironlaw.estimate("gpt-2", on="h100-sxm", gpus=1, catalog=5),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_errors_of_the_package(call):
+    with pytest.raises(IronlawError, match=r"scaling|paths|catalog"):
+        call()

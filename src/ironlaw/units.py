@@ -216,9 +216,13 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     ('80 GiB', '3.35 TB/s', '12.3 ms')
     >>> show(1.2e6, "h"), show(1.2e6, "s"), show(30181.8 * 86400, "s", 4)
     ('1,200,000 h', '13.9 days', '82.63 years')
+    >>> show(4194304.0, "token"), show(8191 * 8192.0, "token"), show(1.4e12, "token")
+    ('4 Mi tokens', '67.1 M tokens', '1.4 T tokens')
     """
     if math.isnan(value):
         return "nan"
+    if unit == "token" and value and value % 2.0**18 == 0.0 and abs(value) < 2.0**30:  # a batch of sequences whose length is binary
+        return f"{binary(value)} tokens"
     if value == 0.0 and unit == "s":
         return "0 s"
     for threshold, name in _SCALES.get(unit, [(1.0, unit)]):
@@ -227,6 +231,15 @@ def show(value: float, unit: str, digits: int = 3) -> str:
             return f"{_short(value / size, digits)} {name}".strip()
     name = _SCALES.get(unit, [(1.0, unit)])[-1][1]
     return f"{_short(value / _SCALES.get(unit, [(1.0, unit)])[-1][0], digits)} {name}".strip()
+
+
+def binary(value: float) -> str:
+    """A number with a binary prefix.
+
+    >>> binary(4.0 * 2**20), binary(2.0**19)
+    ('4 Mi', '512 Ki')
+    """
+    return f"{value / 2**20:g} Mi" if abs(value) >= 2**20 else f"{value / 2**10:g} Ki"
 
 
 def amount(value: float) -> str:

@@ -377,3 +377,27 @@ def test_frozen_weights_in_eight_bits_take_a_byte():
     assert wide - eight == 32 * 202_383_360
     times = [float(np.ravel(group.step.tree.value)[0]) for group in sizes]
     assert times[0] < times[1]  # unpacked before every product
+
+
+# mixtures of Megatron and dimensions without a gate
+
+
+def test_sizes_with_silu_are_gated_and_said_to_be():
+    """33.3 B parameters with a gate, 24.6 B without; the run ran out of 80 GB."""
+    sizes = (
+        "hidden_size=7168,num_hidden_layers=62,num_attention_heads=56,num_key_value_heads=8,intermediate_size=19200,vocab_size=32256,"
+        "hidden_act=silu"
+    )
+    plan = {"zero": 3, "tp": 1, "pp": 1, "vpp": 1, "micro_batch_size": 1, "recompute": "full", "offload": "none"}
+    row = ironlaw.estimate(sizes, on="a800-sxm-80gb", gpus=8, framework="huggingface", seq_len=1024, global_batch_size=8, **plan).row()
+    assert {"name": "model gated_mlp", "value": True, "origin": "default"} in row["assumptions"]
+    assert not row["memory"]["fits"] and row["memory"]["fits_probability"] < 0.5
+
+
+def test_more_sharding_that_may_need_more_memory_says_so():
+    """ZeRO 3 gathers whole weights: with pp 8 and two ranks that is more than its shards save."""
+    run = {"model": "gemma-2-9b", "on": "mi300x", "gpus": 16, "tp": 1, "pp": 8, "vpp": 1, "micro_batch_size": 1, "recompute": "none"}
+    two, three = (ironlaw.estimate(**run, zero=zero, global_batch_size=512).row() for zero in (2, 3))
+    assert three["memory"]["device"] > two["memory"]["device"]
+    assert any("zero 2 may need less" in str(line) for line in three["warnings"])
+    assert not any("zero 2 may need less" in str(line) for line in two["warnings"])

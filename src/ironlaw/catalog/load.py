@@ -177,10 +177,12 @@ def _locate(kind: str, name: str, folders: tuple[str, ...]) -> Path:
         )
     if instead := aliases(folders).get(f"not-{kind}", {}).get(folded):
         raise UnknownNameError(SINGULAR[kind], str(name), (), more=f"ironlaw catalog list {kind}", instead=instead)
+    every = [*known, *written_aliases(folders)[kind]]
+    own_names = kind not in CODED and (nearest_names(str(name), known) or not nearest_names(str(name), every))
     raise UnknownNameError(
         SINGULAR[kind],
         str(name),
-        known if kind not in CODED and nearest_names(str(name), known) else [*known, *written_aliases(folders)[kind]],
+        known if own_names else every,
         more=f"ironlaw catalog list {kind}",
         instead=_by_maker(str(name), folders) if kind == "accelerators" else "",
     )

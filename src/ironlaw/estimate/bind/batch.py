@@ -49,8 +49,10 @@ def batch_range(bound: Bound, row: Row) -> BatchRange:
     tokens, of = (given, "") if given else (usual_tokens(bound), " (a usual number: the question gives none)")
     limit = batch_limit(bound, tokens)
     usual, most = (max(float(ceil(size / seq_len)), 1.0) for size in (min(limit, defaults.BATCH_TOKENS), limit))
-    start, loss = in_binary(min(limit, defaults.BATCH_TOKENS)), f"at most {defaults.BATCH_LOSS:.0%} of the speed of the best"
-    rule = f"nearest to {start} tokens that loses {loss} up to {in_binary(limit)} tokens, the limit for {units.amount(tokens)} tokens{of}"
+    start, loss = units.binary(min(limit, defaults.BATCH_TOKENS)), f"at most {defaults.BATCH_LOSS:.0%} of the speed of the best"
+    rule = (
+        f"nearest to {start} tokens that loses {loss} up to {units.binary(limit)} tokens, the limit for {units.amount(tokens)} tokens{of}"
+    )
     return _around(usual, most, rule)
 
 
@@ -61,17 +63,8 @@ def in_words(tokens: float) -> str:
     ('16 Mi', '67.1 M')
     """
     if tokens % 2**18 == 0.0:
-        return in_binary(tokens)
+        return units.binary(tokens)
     return f"{tokens / 1e6:.3g} M" if tokens >= 1e6 else f"{tokens:,.0f}"
-
-
-def in_binary(tokens: float) -> str:
-    """Tokens with a binary prefix.
-
-    >>> in_binary(4.0 * 2**20), in_binary(2.0**19)
-    ('4 Mi', '512 Ki')
-    """
-    return f"{tokens / 2**20:g} Mi" if tokens >= 2**20 else f"{tokens / 2**10:g} Ki"
 
 
 def _around(usual: float, most: float, rule: str) -> BatchRange:

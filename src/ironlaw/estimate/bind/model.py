@@ -15,12 +15,13 @@ from ironlaw.catalog.model import Model
 from ironlaw.errors import CatalogError, InputError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError, quote
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.estimate.layer.mixers import MIXERS
-from ironlaw.files import is_folder, is_there
+from ironlaw.files import is_folder, is_there, read_text
 from ironlaw.law import scaling
 from ironlaw.precision import Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked
 from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.trainer_files import trainer_of
 from ironlaw.question.words import Interpreted, PerParameter
 
 
@@ -29,10 +30,14 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
     if _is_dimensions(named):
         return model_from_dimensions(named), []
     path = Path(os.path.expanduser(named))
+    if path.suffix in (".yaml", ".yml") and is_there(path) and (known := trainer_of(read_text(path, "a model"))):
+        raise InputError(f"{named}: {known}")
     if path.suffix == ".json" or (is_there(path) and ("/" in named or is_folder(path))):
         from ironlaw.catalog.config_json import read
 
         config = read.load_config(path)
+        if "model_type" not in config and (known := trainer_of("\n".join(f"{key}:" for key in config))):
+            raise InputError(f"{named}: {known}")
         name = path.parent.resolve().name if path.name == "config.json" else path.stem
         return read.model_from_config(config, str(path), name)
     try:

@@ -12,6 +12,7 @@ from ironlaw.measure import logs
 from ironlaw.measure.logs import HEAD
 from ironlaw.measure.read import memory_text, memory_timeline, nsys, snapshot
 from ironlaw.measure.read.limits import head
+from ironlaw.question.trainer_files import trainer_of
 
 MOST_FILES = 4096  # in a folder: one trace per rank, and some more
 READS = "Chrome traces of torch.profiler, Nsight Systems SQLite, training logs, nccl-tests output, memory snapshots, out-of-memory messages"
@@ -32,6 +33,8 @@ def kind_of(path: str | Path, sure: bool = False) -> str:
         raise InputError(f"{path}: only white space; was the file still being written?" if start else f"{path}: empty after unpacking")
     if kind is None and str(path).endswith(".nsys-rep"):
         raise InputError(f"{path}: a report of Nsight Systems; run: nsys export --type sqlite {path}")
+    if kind in (None, "json") and (known := trainer_of(start.decode("utf-8", "replace"))):
+        raise InputError(f"{path}: {known}")
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; ironlaw reads {READS}")
     return "chrome" if kind == "json" else kind
