@@ -41,6 +41,7 @@ OOM = (
     b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 70.10 GiB already allocated; 1.20 GiB free;"
     b" 75.10 GiB reserved in total by PyTorch)"
 )
+OF_STEPS = ("number", "device_us", "start_us", "device_start_us")  # keys of a step, in one table with those of a window
 COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "headline"}
 
 
@@ -121,5 +122,5 @@ def test_every_key_of_the_page_is_in_a_diagnosis():
         for where, key in walk(diagnosed(case), ""):
             seen.setdefault(where, set()).add(key)
     unknown = {f"{where}.{key}" for where, keys in documented().items() for key in keys - seen.get(where, set()) if key != "*"}
-    shared = {f"{w}.{k}" for w in documented() for k in ("total", "max", "p95", "ahead_ns", "ends_apart_ns", "number", "device_us")}
+    shared = {f"{w}.{k}" for w in documented() for k in ("total", "max", "p95", "ahead_ns", "ends_apart_ns", *OF_STEPS)}
     assert not unknown - shared

@@ -14,6 +14,7 @@ from ironlaw.measure.events import Trace
 from ironlaw.measure.findings import findings_of
 from ironlaw.measure.findings.finding import Finding
 from ironlaw.measure.kernels.names import read_names
+from ironlaw.measure.lanes import picture_data
 from ironlaw.measure.profile import Profile, profile
 from ironlaw.measure.profiler_cost import check_profiler_cost, measure_profiler_cost, refuse_dispatch
 from ironlaw.measure.read.chrome import TIME_UNITS, read_chrome
@@ -79,7 +80,7 @@ class Diagnosis(Shown):
 
     def data(self) -> dict[str, Any]:
         """Plain data for the JSON, without the keys common to all answers."""
-        files = [{**p.data(), "verdict": v.data()} for p, v in zip(self.profiles, self.verdicts, strict=True)]
+        files = [{**p.data(), **picture_data(p), "verdict": v.data()} for p, v in zip(self.profiles, self.verdicts, strict=True)]
         files += [_file_data(log.path, log.rates.device if log.rates else None) | {"log": log.data()} for log in self.logs]
         files += [_file_data(s.path) | {"snapshot": s.data()} for s in self.snapshots]
         files += [_file_data(t.path) | {"memory_timeline": t.data()} for t in self.timelines]

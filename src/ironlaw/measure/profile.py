@@ -112,7 +112,7 @@ class Profile:
             "left_out": self.left_out,
             "events": len(self.events),
             "window": window_data(self.window),
-            "steps": [step_data(step) for step in self.steps],
+            "steps": [step_data(step, self.window.start) for step in self.steps],
             "collectives": [c.data() for c in by_size(self.collectives, self.link)],
             "kernels": [k.data() for k in self.kernels],
             "idle": {f"{reason.replace(' ', '_')}_us": ns / 1000 for reason, ns in self.idle.by_reason.items()},
@@ -160,11 +160,15 @@ def window_data(window: Window) -> dict[str, float]:
     }
 
 
-def step_data(step: Step) -> dict[str, Any]:
-    """A step as plain data: ``wall_us`` on the host, ``device_us`` on the device and the parts that sum to it."""
+def step_data(step: Step, start: int) -> dict[str, Any]:
+    """A step as plain data: ``wall_us`` on the host, ``device_us`` on the device and the parts that sum to it; starts after ``start``."""
     device = {} if step.device is None else window_data(step.device)
     wall = device.pop("wall_us", None)
-    return {"number": step.number, "wall_us": (step.host_end - step.host_start) / 1000, "device_us": wall, **device}
+    starts = {
+        "start_us": (step.host_start - start) / 1000,
+        "device_start_us": None if step.device is None else (step.device.start - start) / 1000,
+    }
+    return {"number": step.number, "wall_us": (step.host_end - step.host_start) / 1000, "device_us": wall, **starts, **device}
 
 
 def profile(
