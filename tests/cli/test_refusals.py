@@ -91,8 +91,8 @@ REFUSED = [  # throughput above the roof
     ("scaling --parameters 7B --tokens 1T --compute 1e30", "any two decide the third"),
     ("sites llama-3-8b --sites 2 --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --every 10 --fragments 20", "at most one piece"),
     ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --residual 0.2", "no effect"),
-    ("data llama-3-8b --on h100-sxm --gpus 8 --price 3", "No such option"),
-    ("data llama-3-8b --on h100-sxm --gpus 8 --sample-size 1MB --bytes-per-token 4", "no effect with --sample-size"),
+    ("data llama-3-8b --on h100-sxm --gpus 8 --price 3", "data has no --price: it counts no money"),
+    ("data llama-3-8b --on h100-sxm --gpus 8 --sample-size 1MB --bytes-per-token 4", "give --bytes-per-token or --sample-size, not both"),
     # names
     ("compare llama-3-8b --on nosuch --gpus 8", "unknown accelerator"),
     ("inference nosuch --on h100-sxm", "unknown model"),

@@ -2,11 +2,11 @@
 
 import pytest
 
+from ironlaw import sweep
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.law import kernels
-from ironlaw.questions.sweep.ask import ask as sweep
 from ironlaw.terms import scalar
 
 ASKED = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "tokens": 1e12, "tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1}
@@ -92,9 +92,7 @@ def test_a_cap_that_cannot_be_set_is_one_line(name, cap, said):
 
 
 def test_a_sweep_over_caps_names_the_most_tokens_for_a_joule():
-    found = sweep(
-        {"model": "llama-3-8b", "on": "h100-sxm", "gpus": "64", "tokens": "1T", "tp": 1, "pp": 1, "zero": 3, "power_cap": "300,500,700"}
-    )
+    found = sweep("llama-3-8b", "h100-sxm", "64", tokens="1T", tp=1, pp=1, zero=3, power_cap="300,500,700")
     rows = found["rows"]
     assert [row["power_cap"] for row in rows] == [300.0, 500.0, 700.0]
     assert all(row["tokens_per_joule"] == pytest.approx(1e12 / row["energy"]) for row in rows)

@@ -158,7 +158,7 @@ def test_a_pipeline_has_the_tower_on_its_first_stage():
 
 
 def test_an_encoder_is_not_served():
-    from ironlaw.questions.inference.ask import ask
+    from ironlaw import inference
 
     with pytest.raises(IronlawError, match="decoders of text"):
-        ask({"model": "bert-large", "on": "h100-sxm"})
+        inference("bert-large", on="h100-sxm")

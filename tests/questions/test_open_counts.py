@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 from ironlaw import estimate
-from ironlaw.questions.compare.ask import ask as ask_compare
-from ironlaw.questions.solve.ask import ask as ask_solve
+from ironlaw.questions.answer import answer_question
 from ironlaw.search.answer import search
 from ironlaw.terms import scalar
 
@@ -19,7 +18,7 @@ DAY = 86400.0
 @cache
 def solved(model, **limits):
     """The answer of ``solve``."""
-    return ask_solve({"model": model, "on": ON, "tokens": TOKENS, **limits})
+    return answer_question("solve", {"model": model, "on": ON, "tokens": TOKENS, **limits}, ())
 
 
 @cache
@@ -30,7 +29,7 @@ def found(verb, model, **limits):
         answer = solved(model, **limits)
         return answer["gpus"], answer["run_days"], answer["run_usd"]
     if verb == "compare":
-        (row,) = ask_compare(asked)["run"]
+        (row,) = answer_question("compare", asked, ())["run"]
         return row["gpus"], row["days_with_failures"], row["usd_with_failures"]
     result = search(**asked)
     best = result.first(1)[0]

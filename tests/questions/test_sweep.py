@@ -90,7 +90,7 @@ def test_a_row_without_a_plan_gives_the_reason_and_the_rest_is_answered():
         ({"gpus": 64, "accumulate": "1,2", "global_batch_tokens": "1M"}, QuestionError, "--global-batch-tokens"),
         ({"gpus": 64, "accumulate": "1,2", "sites": 2}, QuestionError, "--sites"),
         ({"accumulate": "1,2"}, QuestionError, "--gpus"),
-        ({"gpus": 64, "mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M"}, QuestionError, "either"),
+        ({"gpus": 64, "mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M"}, QuestionError, "not both"),
         ({"mfu": 0.4, "step_time": "1s"}, QuestionError, "--global-batch-tokens"),
         ({"mfu": 0.4, "step_time": "1s", "global_batch_tokens": "1M", "tp": 2}, QuestionError, "--tp"),
         ({"mfu": 1.4, "step_time": "1s", "global_batch_tokens": "1M"}, ValueRangeError, "--mfu"),

@@ -8,8 +8,8 @@ import click
 
 from ironlaw.cli.cite import cite_flag
 from ironlaw.cli.complete import complete_forms, completer_of
-from ironlaw.errors import QuestionError
-from ironlaw.question.options import Option
+from ironlaw.errors import QuestionError, UnknownOptionError
+from ironlaw.question.options import Option, why_left_out
 from ironlaw.question.synonyms import is_synonym, stands_alone
 
 SWITCH = "on|off"  # metavar of an option that is on where it stands alone
@@ -76,6 +76,8 @@ def read_words(words: Sequence[str], command: click.Command) -> tuple[list[str],
                 raise QuestionError(f"{name} is given twice: give it once")
             others[plain] = value
             continue
+        if param is None and name.startswith("--") and (why := why_left_out(plain, command.name or "")):
+            raise UnknownOptionError(f"{command.name} has no {name}: {why}; leave it out", option=plain)
         opposite = flags.get(f"--{name[5:]}") if param is None and name.startswith("--no-") else None
         if opposite is not None and opposite.metavar == SWITCH and not equals:
             complete.append(f"--{name[5:]}=off")

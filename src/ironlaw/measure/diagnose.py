@@ -29,7 +29,7 @@ from ironlaw.measure.versus.memory import MemoryRow, compare_memory
 from ironlaw.measure.versus.parts import find_pace_setter, measure_step
 from ironlaw.measure.versus.predicted import load_prediction, run_estimate
 from ironlaw.measure.window import Policy
-from ironlaw.question.options import TOKENS_PER_SECOND
+from ironlaw.question.options import TOKENS_PER_SECOND, flag
 from ironlaw.question.read import read_options
 from ironlaw.shown import Shown
 from ironlaw.units import parse
@@ -314,7 +314,7 @@ def _interpret_log(log: Log, on: str | None, question: Mapping[str, Any], folder
     for name in _WHOLE:
         if name in options:
             if isinstance(options[name], list):
-                raise QuestionError(f"--{name.replace('_', '-')} {question[name]}: a log has one run: give one value")
+                raise QuestionError(f"{flag(name)} {question[name]}: a log has one run: give one value")
             options[name] = int(options[name])
     return log_reading(log, question.get("model"), on, folders=folders, **options)
 

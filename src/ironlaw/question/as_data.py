@@ -33,6 +33,8 @@ def row_data(name: str, option: Option, own: str) -> dict[str, Any]:
         "column": option.column,
         "records": option.records,
         "also": list(option.also),
+        "needs": list(option.needs),
+        "excludes": dict(option.excludes),
         "left_out": dict(option.left_out),
         "since": option.since,
     }

@@ -10,6 +10,8 @@ from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import printed
 from ironlaw.question.fields import COLUMNS, OfQuestion, Row
+from ironlaw.question.forms import check_pairs
+from ironlaw.question.options import OPTIONS, flag
 from ironlaw.question.read import flat, is_column
 from ironlaw.question.words import readings_of
 
@@ -76,14 +78,11 @@ def check(asked: Asked) -> None:
     given = asked.given
     ends = [name for name in ("first_stage_layers", "last_stage_layers") if name in given]
     if ends and (asked.layers_per_stage or asked.count_embedding):
-        other = "layers-per-stage" if asked.layers_per_stage else "count-embedding"
-        raise QuestionError(f"--{ends[0].replace('_', '-')} and --{other} both place layers: give one of them")
+        other = "layers_per_stage" if asked.layers_per_stage else "count_embedding"
+        raise QuestionError(f"{flag(ends[0])} and {flag(other)} both place layers: give one of them")
     if asked.mtp_stage is not None and not asked.mtp_stage < len(asked.layers_per_stage):
         raise QuestionError("--mtp-stage needs --layers-per-stage and must be one of its stages, counted from 0")
-    if asked.global_batch_tokens is not None and "global_batch_size" in given:
-        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
-    if asked.lengths is not None and "document_length" in given:
-        raise QuestionError("give --lengths (the distribution) or --document-length (one length), not both")
+    check_pairs(given, OPTIONS)
     if asked.cp_by_length and asked.packing not in defaults.WHOLE_PACKINGS:
         raise QuestionError(
             f"--cp-by-length packs whole documents, --packing {asked.packing} does not: use {' or '.join(defaults.WHOLE_PACKINGS)}"

@@ -55,6 +55,8 @@ class Option(Frozen):
     records: str = ""  # the kind of record that it names
     of_job: bool = False  # the job has its value as it is
     search: Decision = AXIS  # what it is to a search for plans
+    needs: tuple[str, ...] = ()  # it has no effect without one of these
+    excludes: Mapping[str, str] = MappingProxyType({})  # options that it does not go with, and why
     left_out: Mapping[str, str] = MappingProxyType({})  # verbs that do not take it, with the reason
     since: str = "0.1.0"  # the version that has it first
 
@@ -102,6 +104,19 @@ ROUNDING = Option(one_of(defaults.ROUNDINGS), f"rounding of steps: {', '.join(de
 TOKENS_PER_SECOND = Option(
     tokens, "measured tokens per second of all accelerators, such as 150k: its MFU, its loss and likely causes", "RATE"
 )
+STEP = "it looks at one step"  # reasons of verbs that leave an option out
+SEVERAL = "a run at several sites counts no evaluations, checkpoints and failures"
+OF_MONEY = {"roofline": STEP, "data": "it counts no money and no energy"}
+OF_RUN = {"roofline": STEP, "lessons": "it compares steps, which this does not change", "sites": SEVERAL}
+OF_FAILURES = {**OF_RUN, "data": "it counts no failures"}
+OF_RESTART = {name: why for name, why in OF_FAILURES.items() if name != "sites"}
+OF_DOCUMENTS = {"roofline": "its sequences are alike, --lengths are other ones there"}
+ALONE = {  # verbs that ask about no plan of a training run: why they take few options of an estimate
+    "inference": "it serves a model and trains none",
+    "scaling": "it knows neither machine nor plan",
+    "fleet": "the options of a job stand in its file",
+    "diff": "it compares saved answers",
+}
 OPTIONS: dict[str, Option] = {
     **group("Model", {
         "model": Option(model,
@@ -167,7 +182,8 @@ OPTIONS: dict[str, Option] = {
             also=("gbs", "global_batch", "train_batch_size", "total_train_batch_size"), search=BATCH),
         "global_batch_tokens": Option(batch_tokens,
             "tokens per optimizer step, such as 4M (4 Mi), instead of --global-batch-size", usual=True,
-            also=("batch_tokens", "tokens_per_batch", "tokens_per_step"), search=BATCH),
+            also=("batch_tokens", "tokens_per_batch", "tokens_per_step"), search=BATCH,
+            excludes={"global_batch_size": "the other is in sequences"}),
         "seq_len": Option(length, "tokens per sequence, such as 4096 or 128k", column=True,
             decided=f"the model's maximum, at most {defaults.SEQ_LEN:g}", usual=True,
             also=("seq_length", "sequence_length", "context_length", "context_len", "max_length", "max_seq_len",
@@ -186,7 +202,7 @@ OPTIONS: dict[str, Option] = {
             decided="0 for a given plan; a chosen plan keeps as much as makes it 80 % likely to fit",
             also=("memory_margin",), search=ANSWER),
         "correction": Option(text, "factor on step time from your own runs, a file of ironlaw validate --mine", "TOML",
-            decided="none", search=ANSWER),
+            decided="none", search=ANSWER, left_out={"roofline": "its operators have the times of the laws"}),
         "calibration_version": Option(text, "version of the fitted and measured constants", "VERSION",
             decided="the newest", search=ANSWER),
     }),
@@ -194,17 +210,19 @@ OPTIONS: dict[str, Option] = {
         "lengths": Option(text,
             "lengths of the documents: a file (CSV, JSON, JSONL, one a line), a catalogue name, or fixed:2048,"
             " uniform:LO..HI, lognormal:median=800,sigma=1.1, zipf:s=1.5,max=8192, 512=3,4096=1", "FILE|SPEC",
-            decided="all as --document-length", search=DATA),
+            decided="all as --document-length", search=DATA,
+            excludes={"document_length": "the first is a distribution, the second one length"},
+            left_out={"roofline": "--lengths are sequences of attention there"}),
         "packing": Option(one_of(defaults.PACKINGS),
             "documents of --lengths into sequences of seq_len: pack (first fit), pack-best-fit, truncate (one stream,"
             " cut), none (padded to the longest of the micro-batch), sorted (the same, neighbours alike), pad (to"
-            " seq_len)", "HOW", default=defaults.PACKING, search=Decision("packing of documents", "documents")),
+            " seq_len)", "HOW", default=defaults.PACKING, search=Decision("packing of documents", "documents"), left_out=OF_DOCUMENTS),
         "balance": Option(one_of(defaults.BALANCES),
             "sequences of --lengths dealt to ranks: none (at random), sorted (ranks run alike ones), flops", "HOW",
-            default=defaults.BALANCE, search=Decision("balance of documents", "documents")),
+            default=defaults.BALANCE, search=Decision("balance of documents", "documents"), left_out=OF_DOCUMENTS),
         "cp_by_length": Option(switch,
             "each micro-batch of --lengths takes the context ranks that its longest document needs", default=False,
-            search=Decision("context ranks by length", "documents")),
+            search=Decision("context ranks by length", "documents"), left_out=OF_DOCUMENTS),
     }),
     **group("Plan", {
         "tp": Option(whole, "tensor-parallel size", column=True, decided="searched", usual=True,
@@ -295,16 +313,20 @@ OPTIONS: dict[str, Option] = {
             search=DATA),
         "expert_load": Option(expert_load,
             "loads of experts: a file (CSV, JSON), one number an expert, by layer or for all; a record;"
-            f" {', '.join(defaults.EXPERT_LOADS)}", search=DATA),
+            f" {', '.join(defaults.EXPERT_LOADS)}", search=DATA,
+            excludes={"expert_imbalance": "it follows from the loads"}),
         "expert_placement": Option(expert_placement,
             "with --expert-load, experts on ranks: in-order, balanced, or redundant:R, which copies the busiest into"
-            " R more slots", default=defaults.EXPERT_PLACEMENT, search=Decision("placement of experts", "loads")),
+            " R more slots", default=defaults.EXPERT_PLACEMENT, search=Decision("placement of experts", "loads"),
+            needs=("expert_load",)),
         "load_spread": Option(spread,
             "with --expert-load, deviation of an expert's load from step to step over its mean, such as 0.1",
-            default=0.0, search=DATA),
+            default=0.0, search=DATA,
+            needs=("expert_load",)),
         "routing_noise": Option(switch,
             "with --expert-load, tokens choose at random with these loads; off: every micro-batch has them",
-            decided="on", search=DATA),
+            decided="on", search=DATA,
+            needs=("expert_load",)),
         "grouped_experts": Option(switch, "grouped GEMM for the experts of a rank", default=True, of_job=True,
             search=FASTEST),
         "delay_wgrad_compute": Option(switch, "run weight gradients during the all-to-all of --overlap ep",
@@ -396,32 +418,46 @@ OPTIONS: dict[str, Option] = {
     **group("Run and cost", {
         "tokens": Option(run_tokens, "tokens of the whole run, such as 15T, or per parameter: 20x",
             decided="one step only", usual=True, also=("train_tokens", "num_tokens", "total_tokens", "training_tokens"),
-            search=RUN),
+            search=RUN, left_out={"roofline": STEP}),
         "price": Option(price, "USD per accelerator hour, or provider/term", decided="newest on-demand price",
-            usual=True, also=("price_per_hour", "hourly_price", "gpu_price", "price_per_gpu_hour"), search=RUN),
+            usual=True, also=("price_per_hour", "hourly_price", "gpu_price", "price_per_gpu_hour"), search=RUN, left_out=OF_MONEY),
         "grid": Option(grid, "carbon intensity: a region, or g/kWh", decided="world average", usual=True,
-            records="grids", search=RUN),
+            records="grids", search=RUN, left_out=OF_MONEY),
         "pue": Option(at_least_one, "power usage effectiveness of the data centre", decided="the catalogue's",
-            search=RUN),
+            search=RUN, left_out=OF_MONEY),
         "evaluate_every": Option(whole, "steps between evaluations", "STEPS", decided="no evaluations",
-            also=("eval_interval", "eval_steps"), search=RUN),
-        "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only", decided="one batch", search=RUN),
+            also=("eval_interval", "eval_steps"), search=RUN, left_out=OF_RUN),
+        "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only", decided="one batch", search=RUN, left_out=OF_RUN),
     }),
     **group("Failures and checkpoints", {
         "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h", decided="Llama 3's",
-            search=RUN),
+            search=RUN, left_out=OF_FAILURES),
         "restart_time": Option(duration, "time from failure to training again, such as 15min",
-            decided="at most Llama 3's", search=RUN),
+            decided="at most Llama 3's", search=RUN, left_out=OF_RESTART),
         "checkpoint_every": Option(whole, "steps between checkpoints", "STEPS",
-            decided="the interval that loses least time", also=("save_interval", "save_steps"), search=RUN),
+            decided="the interval that loses least time", also=("save_interval", "save_steps"), search=RUN, left_out=OF_RUN),
         "checkpoint_bandwidth": Option(positive("B/s"), "total storage bandwidth for checkpoints, such as 100GB/s",
-            "RATE", decided="BLOOM's per accelerator", search=RUN),
+            "RATE", decided="BLOOM's per accelerator", search=RUN, left_out=OF_RUN),
     }),
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, ...]] = {  # headings of the help, in its order
     heading: tuple(name for name, option in OPTIONS.items() if option.group == heading)
     for heading in dict.fromkeys(option.group for option in OPTIONS.values())
 }
+
+
+def taken_by(verb: str, own: Mapping[str, Option] = MappingProxyType({})) -> dict[str, Option]:
+    """The options of an estimate that a verb takes as they are: all but those that it reads in another way, ``own``, or leaves out."""
+    return {name: option for name, option in OPTIONS.items() if name not in own and verb not in option.left_out}
+
+
+def why_left_out(name: str, verb: str) -> str:
+    """Why a verb leaves out an option of an estimate; "" where it does not say.
+
+    >>> why_left_out("mttf", "sites"), why_left_out("tp", "inference")
+    ('a run at several sites counts no evaluations, checkpoints and failures', 'it serves a model and trains none')
+    """
+    return OPTIONS[name].left_out.get(verb) or ALONE.get(verb, "") if name in OPTIONS else ""
 
 
 def flag(name: str, where: str = "") -> str:

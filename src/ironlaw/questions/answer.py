@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.cautions.record import Caution
-from ironlaw.errors import MissingOptionError, QuestionError, UnknownNameError, UnknownOptionError, nearest_names, speaking_of
-from ironlaw.question.options import Option
+from ironlaw.errors import QuestionError, UnknownNameError, UnknownOptionError, nearest_names, speaking_of
+from ironlaw.question.forms import Form, check_form, check_pairs, choose
+from ironlaw.question.options import Option, flag, why_left_out
 from ironlaw.question.synonyms import resolve
 from ironlaw.question.words import PerParameter, readings_of
 from ironlaw.shown import Columns, Shown
@@ -155,31 +156,25 @@ def _plain_cell(value: Any) -> Any:
 
 
 def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> dict[str, Any]:
-    """Read and check the values of ``given``; the error of an unknown name lists the nearest ones."""
+    """Read and check the values of ``given``; the error of an unknown name lists the nearest ones, or why the verb leaves it out."""
     values: dict[str, Any] = {}
     for raw, value in given.items():
         name = raw.replace("-", "_")
         if value is None:
             continue
         if name not in options:
+            if why := why_left_out(name, verb):
+                raise UnknownOptionError(f"{verb} has no {flag(name)}: {why}; leave it out", option=name)
             near = nearest_names(name, options)
-            hint = ", ".join(near or options)
-            raise UnknownOptionError(f"{verb} has no option {raw!r}; nearest: {hint}", option=raw, nearest=near)
+            raise UnknownOptionError(f"{verb} has no option {raw!r}; nearest: {', '.join(near or options)}", option=raw, nearest=near)
         with speaking_of(name, value):
-            values[name] = options[name].read(value, "--" + name.replace("_", "-"))
+            values[name] = options[name].read(value, flag(name))
     return values
 
 
 def filled_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     """The columns that have a value in some row."""
     return tuple(column for column in columns if any(row.get(column.key) not in (None, "") for row in rows))
-
-
-def need(values: Mapping[str, Any], *names: str) -> None:
-    """Refuse a question without one of these options."""
-    for name in names:
-        if name not in values:
-            raise MissingOptionError("missing MODEL" if name == "model" else f"missing option --{name.replace('_', '-')}", option=name)
 
 
 def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, ...], cite: bool = False) -> Answer:
@@ -197,14 +192,30 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
         return replace(answered, read=tuple(reading.sources))
 
     folders = given_folders(catalog)
-    known = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
-    options = resolve({name: value for name, value in options.items() if value is not None}, known)
-    given = dict(options)
-    options, readings = _resolve_words(verb, options, folders)
-    answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(options, folders)
+    module = import_module(f"ironlaw.questions.{verb}.options")
+    given = resolve({name: value for name, value in options.items() if value is not None}, module.OPTIONS)
+    values = read(given, module.OPTIONS, verb)
+    _check_names(values, folders)
+    if isinstance(values.get("tokens"), PerParameter):
+        from ironlaw.estimate.bind.model import with_tokens
+
+        values = with_tokens(values, folders)
+    readings = readings_of(values)
+    answer = ask_verb(verb, values, folders)
     told = {(item["name"], item["value"]) for item in answer.assumptions}
     added = [{"name": name, "value": value, "origin": "default"} for name, value in readings if (name, value) not in told]
     return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given, catalog=tuple(catalog))
+
+
+def ask_verb(verb: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+    """Answer the question of values that were read: find its form, check what they do together, and call its module."""
+    module = import_module(f"ironlaw.questions.{verb}.options")
+    forms: Sequence[Form] = getattr(module, "FORMS", (Form(f"ironlaw {verb}"),))
+    form = choose(values, forms)
+    check_pairs(values, module.OPTIONS)
+    check_form(values, form, forms)
+    answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(values, folders)
+    return answer
 
 
 NAMES = {"node": "nodes", "fabric": "fabrics", "framework": "frameworks"}  # options that name records, by the kind of record
@@ -218,21 +229,3 @@ def _check_names(values: Mapping[str, Any], folders: tuple[str, ...]) -> None:
 
             for name in [values[option]] if isinstance(values[option], str) else values[option]:
                 resolve(kind, name, folders)
-
-
-def _resolve_words(verb: str, given: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The options with tokens per parameter turned into a count, and the chosen reading of values that can be read in two ways."""
-    table = import_module(f"ironlaw.questions.{verb}.options").OPTIONS
-    options = {raw.replace("-", "_"): value for raw, value in given.items() if value is not None}
-    values = {}
-    for name, value in options.items():
-        if name in table:
-            with speaking_of(name, value):
-                values[name] = table[name].read(value, f"--{name.replace('_', '-')}")
-    _check_names(values, folders)
-    if isinstance(values.get("tokens"), PerParameter):
-        from ironlaw.estimate.bind.model import with_tokens
-
-        values = with_tokens(values, folders)
-        options["tokens"] = values["tokens"]
-    return options, readings_of(values)

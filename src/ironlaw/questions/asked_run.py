@@ -11,14 +11,13 @@ from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, no_such_plan
 from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.forms import need
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.questions.answer import need
 from ironlaw.terms import scalar
 
 
@@ -37,13 +36,6 @@ class AskedRun:
     warnings: list[Caution]
 
 
-def refuse_unused(values: Mapping[str, Any], used: tuple[str, ...], given: str) -> None:
-    """Refuse options of an estimate, except ``used``, where ``given`` replaces the estimate."""
-    for name in values:
-        if name in ESTIMATE and name not in used:
-            raise QuestionError(f"--{name.replace('_', '-')} has no effect with {given}, which replaces the estimate: leave one out")
-
-
 def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
     """The plan that an estimate of these options chooses, with its run."""
     need(values, "model", "on", "gpus")
@@ -59,13 +51,8 @@ def estimate_plan(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
 
 def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     """The estimated run of MODEL on --tokens, or the run of --gpu-hours on --gpus."""
-    if "gpu_hours" in values and "model" in values:
-        raise QuestionError("give MODEL (the hours are estimated) or --gpu-hours, not both")
     if "gpu_hours" in values:
         return _given_hours(values, folders)
-    if "model" not in values:
-        raise MissingOptionError("missing run: give MODEL with --tokens, or --gpu-hours with --gpus", option="model")
-    need(values, "on", "gpus", "tokens")
     group = estimate_plan(values, folders)
     run = group.run
     assert run is not None
@@ -85,8 +72,6 @@ def run_of(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
 
 def _given_hours(values: Mapping[str, Any], folders: tuple[str, ...]) -> AskedRun:
     """The run that --gpu-hours and --gpus describe, without an estimate."""
-    need(values, "on", "gpus")
-    refuse_unused(values, ("on", "gpus", "node", "fabric", "price", "grid", "pue", "restart_time"), "--gpu-hours")
     assumptions: Assumptions = []
     cluster = cluster_of(values, folders, assumptions)
     gpus, hours = values["gpus"], values["gpu_hours"]

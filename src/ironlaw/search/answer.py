@@ -24,6 +24,7 @@ from ironlaw.estimate.planner.unsearched import unsearched
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.fields import Row
+from ironlaw.question.options import flag
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of, on_count, with_row
 from ironlaw.search.sizing import is_sized, meets_limits, sized
@@ -91,7 +92,7 @@ class SearchResult(Shown, Columns):
         """The same search under another price, budget, deadline, rate, tokens, objective or front; at once, unless the number is open."""
         for name in changed:
             if name not in AGAIN:
-                raise QuestionError(f"--{name.replace('_', '-')} changes the plans: start a new search (again takes {', '.join(AGAIN)})")
+                raise QuestionError(f"{flag(name)} changes the plans: start a new search (again takes {', '.join(AGAIN)})")
         options = {**self.question.given, **changed}
         question = read_question({name: value for name, value in options.items() if value is not None}, folders=self.folders)
         if is_sized(question) or is_sized(self.question):

@@ -229,7 +229,7 @@ def _split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     kept_options, fixed = {}, {}
     for name, value in options.items():
         if OPTIONS[name].column and is_column(value):
-            raise QuestionError(f"--{name.replace('_', '-')} has many values: list them in a space file (--space)")
+            raise QuestionError(f"{flag(name)} has many values: list them in a space file (--space)")
         if name in VARIANTS:
             fixed[name] = value
         elif name in AXIS_OPTIONS and value is not None:

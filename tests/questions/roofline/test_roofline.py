@@ -324,7 +324,7 @@ def test_batch_memory_is_linear():
         ({"attention": "1,8,64,64", "kv_heads": 3, "on": "h100-sxm"}, QuestionError, ["--kv-heads 3"]),
         ({"activation": "swish,1,2", "on": "h100-sxm"}, UnknownNameError, ["swish"]),
         ({"norm": "layernorm", "on": "h100-sxm"}, ValueRangeError, ["TOKENS,WIDTH"]),
-        ({"model": "gpt2-xl", "gemm": "1,2,3", "on": "h100-sxm"}, QuestionError, ["a MODEL and --gemm"]),
+        ({"model": "gpt2-xl", "gemm": "1,2,3", "on": "h100-sxm"}, QuestionError, ["give --gemm or a MODEL, not both"]),
         ({"optimizer": "adamw", "on": "h100-sxm"}, QuestionError, ["adamw,7B"]),
         ({"conv": "1,3,4,4,8,5", "on": "h100-sxm"}, QuestionError, ["does not fit"]),
         ({"collective": "all_reduce", "ranks": 2}, QuestionError, ["--size"]),

@@ -17,12 +17,11 @@ from ironlaw.law import fabrics, kernels
 from ironlaw.precision import Precision, precision_of
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.options import GROUPS
 
 NEAREST = 6  # devices that a refusal names
-CLUSTER_OPTIONS = (
-    "on", "node", "fabric", "scale_up_size", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription",
-    "pod_size", "rail_optimised", "in_network_reduction", "power_cap", "precision", "offload",
-)  # fmt: skip
+_HEADINGS = ("Machine", "Network")  # of the options that describe the cluster
+CLUSTER_OPTIONS = (*(name for heading in _HEADINGS for name in GROUPS[heading] if name != "gpus"), "precision", "offload")
 
 
 def bind_precision(on: str, folders: tuple[str, ...]) -> str:

@@ -39,16 +39,11 @@ def bind_expert_load(asked: Asked, model: Model, folders: tuple[str, ...] = ()) 
     """The loads that a question gives; None where it gives none."""
     given = asked.expert_load
     if given is None:
-        for name in ("expert_placement", "load_spread", "routing_noise"):
-            if name in asked.given:
-                raise QuestionError(f"--{name.replace('_', '-')} has no effect without {FLAG}, which says how loaded the experts are")
         if model.num_experts and asked.expert_imbalance > (most := model.num_experts / visited(model)):
             raise ValueRangeError(f"--expert-imbalance {asked.expert_imbalance:g}: must be from 1 to {most:g}{_reason(model)}")
         return None
     if not model.num_experts:
         raise QuestionError(f"{FLAG}: {model.name} has no experts; leave the option out")
-    if "expert_imbalance" in asked.given:
-        raise QuestionError(f"give --expert-imbalance, one number, or {FLAG}, the loads it follows from; not both")
     layers = sum(kind.count for kind in kinds(model) if kind.routed)
     chosen = float(model.num_experts), min(visited(model), float(model.num_experts))
     shares, described = table_of(given, int(model.num_experts), int(layers), model.name, folders, chosen[1])

@@ -15,6 +15,7 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.log import whole
 from ironlaw.measure.logs.rates import AGREE
+from ironlaw.question.options import flag
 
 NAMES = {  # option of an estimate: names of the argument in logs
     "tp": ("tensor_model_parallel_size", "model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree"),
@@ -76,7 +77,7 @@ def missing_for_tokens(options: Mapping[str, Any]) -> list[str]:
     """The options that are missing for the tokens of a step."""
     if "global_batch_tokens" in options:
         return []
-    return [f"--{name.replace('_', '-')}" for name in ("seq_len", "global_batch_size") if not options.get(name)]
+    return [flag(name) for name in ("seq_len", "global_batch_size") if not options.get(name)]
 
 
 def fitting_length(model: Model | None, flop_rate: float | None, seconds: float | None, options: Mapping[str, Any]) -> int | None:

@@ -19,6 +19,7 @@ from ironlaw.measure.logs.reading import LogReading
 from ironlaw.measure.versus.compare import Comparison, Measured, compare
 from ironlaw.measure.versus.predicted import read_estimate, read_saved_estimate, run_estimate
 from ironlaw.question.assumptions import printed
+from ironlaw.question.options import flag
 from ironlaw.terms import scalar
 
 REPEATED = (
@@ -77,8 +78,5 @@ def _next_command(options: Mapping[str, Any], seconds: float) -> str:
     if isinstance(model, Mapping):
         model = ",".join(f"{name}={value}" for name, value in model.items())
     named = {name: options[name] for name in REPEATED if name in options and name != "model"}
-    words = [
-        f"--{name.replace('_', '-')} {('on' if value else 'off') if isinstance(value, bool) else printed(value)}"
-        for name, value in named.items()
-    ]
+    words = [f"{flag(name)} {('on' if value else 'off') if isinstance(value, bool) else printed(value)}" for name, value in named.items()]
     return f"ironlaw roofline {model} {' '.join(words)} --measured {units.show(seconds, 's', 4).replace(' ', '')}"

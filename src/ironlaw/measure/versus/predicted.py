@@ -15,6 +15,7 @@ from ironlaw.errors import InputError, MissingOptionError, PlanError, QuestionEr
 from ironlaw.estimate.saved import rename_rates
 from ironlaw.files import parse_json
 from ironlaw.measure.read.limits import open_bytes
+from ironlaw.question.options import flag
 from ironlaw.shown import READABLE
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def load_prediction(options: Mapping[str, Any], against: str | Path | None = Non
     given_options = {name: value for name, value in options.items() if value is not None}
     if against is not None:
         if given_options:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in list(given_options)[:4])
+            flags = ", ".join(flag(name) for name in list(given_options)[:4])
             raise QuestionError(f"--against {against} and {flags} both describe the prediction: give one of them")
         return read_saved_estimate(against)
     return read_estimate(run_estimate(given_options, folders)) if given_options else None

@@ -22,23 +22,22 @@ from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, need, read
+from ironlaw.question.options import flag
+from ironlaw.questions.answer import Answer
 from ironlaw.questions.compare import first_order, three_roof_words
 from ironlaw.questions.compare.candidates import Candidate, Hardware, Textbook
 from ironlaw.questions.compare.cells import Cell, candidate_of
 from ironlaw.questions.compare.headline import default_goal, headline, objective
 from ironlaw.questions.compare.limits import Limits
-from ironlaw.questions.compare.options import OPTIONS, PASSED, THREE_ROOF
+from ironlaw.questions.compare.options import PASSED, THREE_ROOF
 from ironlaw.questions.compare.prices import bind_hardware, price_warnings
 from ironlaw.questions.compare.tables import fixes, price_table, tables
 from ironlaw.questions.textbook.three_roof import Knobs
 from ironlaw.terms import Term
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
-    values = read(options, OPTIONS, "compare")
-    need(values, "model", "on")
     on = _check(values, folders)
     training = values.get("task", "training") == "training"
     model, left_out = bind_model(values["model"], folders)
@@ -97,9 +96,6 @@ def _check(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, ...]:
     sizes = ("gpus", "target_tokens_per_second", "deadline", "budget", "power_limit")
     if training and not any(name in values for name in sizes):
         raise MissingOptionError("missing option --gpus N, or a limit: --target-tokens-per-second, --deadline, --budget or --power-limit")
-    for name in ("deadline", "budget"):
-        if name in values and "tokens" not in values:
-            raise QuestionError(f"--{name} needs --tokens, the tokens of the whole run")
     on = tuple(load.resolve("accelerators", name, folders) for name in values["on"])
     if len(set(on)) < len(on):
         raise QuestionError(f"--on names an accelerator twice: {', '.join(on)}")
@@ -112,7 +108,7 @@ def _check(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, ...]:
         raise QuestionError("give a list of --gpus or a list of --target-tokens-per-second, not both")
     first_only = [name for name in THREE_ROOF if name in values and name != "three_roof"]
     if values.get("three_roof") == "off" and first_only:
-        raise QuestionError(f"--{first_only[0].replace('_', '-')} has no effect with --three-roof off: leave one out")
+        raise QuestionError(f"{flag(first_only[0])} has no effect with --three-roof off: leave one out")
     values.setdefault("three_roof", "corrected" if first_only else "off")
     for name in ("price", "peak", "bandwidth", "nic"):
         values[name] = _by_full_name(values.get(name, {}), name, on, folders)

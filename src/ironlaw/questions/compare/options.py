@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.question import defaults
+from ironlaw.question.forms import Form
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, group
 from ironlaw.question.readers import (
@@ -45,8 +46,12 @@ COMPARE: dict[str, Option] = {
         "rate to reach, such as 500k, or a comma list of rates; without --gpus, the fewest accelerators that reach it",
         "R[,S...]",
     ),
-    "deadline": Option(days, "longest time of the run, in days; without --gpus, the fewest accelerators that meet it"),
-    "budget": Option(money, "highest cost of the run, such as 2M; without --gpus or --deadline, the most accelerators that it pays for"),
+    "deadline": Option(days, "longest time of the run, in days; without --gpus, the fewest accelerators that meet it", needs=("tokens",)),
+    "budget": Option(
+        money,
+        "highest cost of the run, such as 2M; without --gpus or --deadline, the most accelerators that it pays for",
+        needs=("tokens",),
+    ),
     "power_limit": Option(
         positive("W"),
         "highest power of the facility, rated power times PUE, such as 5MW; without other limits, the most accelerators that it feeds",
@@ -106,6 +111,7 @@ OPTIONS: dict[str, Option] = {
     **group("Three-roof model", THREE_ROOF),
     **{name: ESTIMATE[name] for name in PASSED},
 }
+FORMS = (Form("ironlaw compare", needs=("model", "on")),)
 EXAMPLES = """\
   ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256,512 --tokens 2T
   ironlaw compare llama-3-70b --on h100-sxm,h200-sxm --target-tokens-per-second 200k --price h100-sxm=3.93,h200-sxm=4.33

@@ -9,14 +9,13 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.law import dataloading
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
-from ironlaw.questions.asked_run import estimate_plan, refuse_unused
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
+from ironlaw.questions.asked_run import estimate_plan
 from ironlaw.questions.data.input_stages import STAGES, InputPipeline, Step, bind_pipeline, checkpoint_stage, list_stages
-from ironlaw.questions.data.options import OPTIONS
 from ironlaw.questions.data.timeline import draw_timeline
 from ironlaw.terms import Term, leaf, scalar
 
@@ -42,9 +41,8 @@ class Supply:
     fed: Term  # share of the time in which a batch is there
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about the input pipeline; not feasible where accelerators wait for data."""
-    values = read(options, OPTIONS, "data")
     notes: Assumptions = []
     step = _bind_step(values, folders, notes)
     pipeline = bind_pipeline(values, step, notes)
@@ -91,9 +89,6 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
     """The step of an estimate, or the one given by --step-time and --batch."""
     if "model" not in values:
         return _given_step(values, folders, notes)
-    if clash := [name for name in ("step_time", "batch") if name in values]:
-        flag = clash[0].replace("_", "-")
-        raise QuestionError(f"give MODEL (the step is estimated) or --step-time with --batch, not both: --{flag} is given")
     group = estimate_plan(values, folders)
     notes += group.assumptions
     gpus = scalar(group.plan.gpus)
@@ -112,15 +107,12 @@ def _bind_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assum
 
 def _given_step(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assumptions) -> Step:
     """The step that --step-time and --batch describe, without an estimate."""
-    if "step_time" not in values:
-        raise MissingOptionError("missing step: give MODEL, or --step-time with --batch", option="model")
     samples = values.get("batch")
     if samples is None:
         if not ("fetch_time" in values and "transfer_time" in values and "sample_size" not in values):
             need(values, "batch")
         samples = 1.0
         assume(notes, "batch", "1: all times are of a batch", "default")
-    refuse_unused(values, ("on", "gpus", "node", "seq_len"), "--step-time")
     per_node, link = 1.0, None
     if "on" in values:
         device = load.record("accelerators", values["on"], folders)

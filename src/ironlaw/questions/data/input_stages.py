@@ -18,6 +18,7 @@ from ironlaw.law import collectives, dataloading, goodput, traffic
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.options import flag
 from ironlaw.questions.answer import Column
 from ironlaw.terms import Term, leaf, plain, scalar
 
@@ -89,8 +90,6 @@ def bind_pipeline(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     else:
         fetch = leaf("fetch", collectives.point_to_point, "s", size=stored or 0.0, bandwidth=rate, latency=0.0)
     if "transfer_time" in values:
-        if "transfer_rate" in values:
-            raise QuestionError("give --transfer-time or --transfer-rate, not both: the time is that of the copy")
         transfer = leaf("transfer", _given, "s", time=values["transfer_time"])
     elif step.link is None:
         raise MissingOptionError("missing link to the accelerator: give --on, --transfer-rate such as 16GB/s, or --transfer-time")
@@ -131,8 +130,6 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
     """Bytes of a sample in storage and in host memory; None where the times of a batch are given and no size is."""
     length = step.seq_len
     if "sample_size" in values:
-        if "bytes_per_token" in values:
-            raise QuestionError("--bytes-per-token has no effect with --sample-size: leave one out")
         stored = values["sample_size"]
     elif length:
         if "bytes_per_token" not in values:
@@ -151,16 +148,13 @@ def _sample_sizes(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
 def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> tuple[Term | None, list[Caution]]:
     """Read rate of a node; None with a warning where no storage is given."""
     if "fetch_time" in values:
-        rates = ("disk", "storage_network", "shared_storage", "sustained", "access_factor")
-        if clash := [name for name in rates if name in values]:
-            raise QuestionError(f"give --fetch-time or --{clash[0].replace('_', '-')}, not both: the time is that of storage")
         return None, []
     disk, network = values.get("disk", math.inf), values.get("storage_network", math.inf)
     if "shared_storage" in values:
         network = min(network, values["shared_storage"] * step.per_node / step.gpus)
     if math.isinf(min(disk, network)):
         if unused := [name for name in ("sustained", "access_factor") if name in values]:
-            raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --disk, --storage-network or --shared-storage")
+            raise QuestionError(f"{flag(unused[0])} has no effect without --disk, --storage-network or --shared-storage")
         return None, [caution("storage-not-counted")]
     if "sustained" not in values:
         assume(notes, "sustained", f"{defaults.SUSTAINED:g} of the datasheet's rate", "default")

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option
+from ironlaw.question.options import Option, taken_by
 from ironlaw.question.readers import amount, duration, none_or_more, one_of, positive, share, switch, whole, with_unit
 
-WITHOUT_EFFECT = ("price", "grid", "pue", "mttf", "restart_time")  # options of an estimate about money and failures
+STORAGE = ("disk", "storage_network", "shared_storage", "sustained", "access_factor")
 OPTIONS: dict[str, Option] = {
-    **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT},
+    **taken_by("data"),
     "step_time": Option(duration, "time of a step that waits for no data, instead of MODEL, such as 10ms"),
-    "batch": Option(whole, "samples of one accelerator in a step, with --step-time", decided="1, where all times are of a batch"),
-    "fetch_time": Option(with_unit("s", "120ms"), "time to read one batch of an accelerator, instead of a storage rate", "TIME"),
-    "transfer_time": Option(with_unit("s", "5ms"), "time to copy one batch to its accelerator, instead of a bandwidth", "TIME"),
+    "batch": Option(
+        whole, "samples of one accelerator in a step, with --step-time", decided="1, where all times are of a batch", needs=("step_time",)
+    ),
+    "fetch_time": Option(
+        with_unit("s", "120ms"),
+        "time to read one batch of an accelerator, instead of a storage rate",
+        "TIME",
+        excludes=dict.fromkeys(STORAGE, "the first is the time of storage"),
+    ),
+    "transfer_time": Option(
+        with_unit("s", "5ms"),
+        "time to copy one batch to its accelerator, instead of a bandwidth",
+        "TIME",
+        excludes={"transfer_rate": "the first is the time of the copy"},
+    ),
     "sample_size": Option(positive("B"), "bytes of one sample in storage", "BYTES", decided="those of its tokens"),
     "memory_size": Option(positive("B"), "bytes of one sample in host memory", "BYTES", decided="8 per token, or --sample-size"),
-    "bytes_per_token": Option(positive("B"), "bytes of one token in storage", "BYTES", decided="4, for an index"),
+    "bytes_per_token": Option(
+        positive("B"),
+        "bytes of one token in storage",
+        "BYTES",
+        decided="4, for an index",
+        excludes={"sample_size": "the second is of a whole sample"},
+    ),
     "transform_time": Option(
         with_unit("s", "30ms"), "time of one worker to decode and transform one sample, such as 30ms", "TIME", decided="0"
     ),
@@ -35,6 +54,14 @@ OPTIONS: dict[str, Option] = {
         one_of(("overlapped", "serial")), "stages: overlapped, or serial before the step", "HOW", decided="overlapped with a prefetch"
     ),
 }
+FORMS = (
+    Form(
+        "--step-time, which replaces the estimate",
+        when=("step_time",),
+        takes=(*(name for name in OPTIONS if name not in ESTIMATE), "on", "gpus", "node", "seq_len"),
+    ),
+    Form("MODEL", when=("model",), needs=(OneOf(("model",), "missing step: give MODEL, or --step-time with --batch"), "on", "gpus")),
+)
 EXAMPLES = """\
   ironlaw data llama-3-8b --on h100-sxm --gpus 64 --token-rate 500k --shared-storage 10GB/s
   ironlaw data --step-time 100ms --batch 256 --sample-size 150KB --memory-size 600KB --transform-time 8ms --on h100-sxm --disk 3.5GB/s

@@ -10,11 +10,10 @@ from ironlaw import units
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.saved import Saved, read_answer
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.diff.answers import compare_answers, read_answer_of_verb
 from ironlaw.questions.diff.causes import find_causes, signed
 from ironlaw.questions.diff.inputs import changed_inputs
-from ironlaw.questions.diff.options import OPTIONS
 from ironlaw.questions.diff.terms import REST, WHOLE, moved
 
 _RESULTS = (
@@ -34,9 +33,8 @@ _CAUSES = (Column("change", "change"), Column("seconds", "step", "s"), Column("b
 Rows = list[dict[str, Any]]
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(paths: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The difference of two answers in files. The answer is no where they differ in more than their version."""
-    paths = read(options, OPTIONS, "diff")
     if set(paths) != {"a", "b"}:
         raise QuestionError("diff needs two answers: ironlaw diff A.json B.json")
     others = [read_answer_of_verb(paths[name]) for name in ("a", "b")]

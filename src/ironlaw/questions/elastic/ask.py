@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.errors import QuestionError
-from ironlaw.questions.answer import Answer, Table, filled_columns, need, read
+from ironlaw.questions.answer import Answer, Table, filled_columns
 from ironlaw.questions.elastic import less, spares, spot
 from ironlaw.questions.elastic.base import Base, bind_base
-from ironlaw.questions.elastic.options import OPTIONS
 from ironlaw.terms import Term
 
-SPOT = ("spot_mttf", "spot_rate", "notice", "replacement_time")
 
-
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about fewer accelerators; QuestionError where its options contradict each other."""
-    values = read(options, OPTIONS, "elastic")
-    need(values, "model", "on", "gpus")
-    _refuse(values)
+    if values["gpus"] == 1.0:
+        raise QuestionError("--gpus 1: without its only accelerator nothing is left to run on; give --gpus 2 or more")
     base = bind_base(values, folders)
     if not bool(base.group.memory.fits[0]):
         return _say_no(base)
@@ -57,21 +52,6 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         feasible=all(one.best is not None for one in found),
         folders=folders,
     )
-
-
-def _refuse(values: Mapping[str, Any]) -> None:
-    """Refuse options that need another option, or contradict each other, and a single accelerator."""
-    if values["gpus"] == 1.0:
-        raise QuestionError("--gpus 1: without its only accelerator nothing is left to run on; give --gpus 2 or more")
-    if "spares" in values and "repair_time" not in values:
-        raise QuestionError("--spares has no effect without --repair-time: give both")
-    for name in SPOT:
-        if name in values and "spot_price" not in values:
-            raise QuestionError(f"--{name.replace('_', '-')} has no effect without --spot-price: give both")
-    if "spot_mttf" in values and "spot_rate" in values:
-        raise QuestionError("give --spot-mttf or --spot-rate, not both")
-    if "spot_price" in values and not {"spot_mttf", "spot_rate"} & set(values):
-        raise QuestionError("--spot-price needs --spot-mttf or --spot-rate: how often a spot machine is taken away")
 
 
 def _say_no(base: Base) -> Answer:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
+from ironlaw.question.forms import Form
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option
 from ironlaw.question.readers import duration, list_of, one_of, positive, price
@@ -85,13 +86,26 @@ OPTIONS: dict[str, Option] = {
         decided="keep",
     ),
     "repair_time": Option(duration, "repair time of a failed node: also compares spare nodes, waiting and running on less"),
-    "spares": Option(spares, "with --repair-time: spare nodes to compare", "LIST", decided="0,1,2,4 and the best number"),
-    "spot_price": Option(price, "price of interruptible machines: USD per accelerator hour, or provider/term"),
-    "spot_mttf": Option(duration, "mean time between interruptions of one spot accelerator, such as 20000h"),
-    "spot_rate": Option(positive("1"), "interruptions of one spot node per hour, such as 0.01, instead of --spot-mttf", "X"),
-    "notice": Option(duration, "warning before an interruption, such as 2min: long enough, it saves a checkpoint", decided="none"),
-    "replacement_time": Option(duration, "time to get another spot machine after an interruption", decided="none"),
+    "spares": Option(
+        spares, "with --repair-time: spare nodes to compare", "LIST", decided="0,1,2,4 and the best number", needs=("repair_time",)
+    ),
+    "spot_price": Option(
+        price, "price of interruptible machines: USD per accelerator hour, or provider/term", needs=("spot_mttf", "spot_rate")
+    ),
+    "spot_mttf": Option(duration, "mean time between interruptions of one spot accelerator, such as 20000h", needs=("spot_price",)),
+    "spot_rate": Option(
+        positive("1"),
+        "interruptions of one spot node per hour, such as 0.01, instead of --spot-mttf",
+        "X",
+        needs=("spot_price",),
+        excludes={"spot_mttf": ""},
+    ),
+    "notice": Option(
+        duration, "warning before an interruption, such as 2min: long enough, it saves a checkpoint", decided="none", needs=("spot_price",)
+    ),
+    "replacement_time": Option(duration, "time to get another spot machine after an interruption", decided="none", needs=("spot_price",)),
 }
+FORMS = (Form("ironlaw elastic", needs=("model", "on", "gpus")),)
 EXAMPLES = """\
   ironlaw elastic llama-3-8b --on h100-sxm --gpus 128 --global-batch-size 512
   ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --lost 8,2nodes,33% --batch scale

@@ -13,9 +13,8 @@ from ironlaw.errors import MissingOptionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.law import cost
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, read
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.fleet.gantt import Bar, chart
-from ironlaw.questions.fleet.options import OPTIONS
 from ironlaw.questions.fleet.rates import Rates, Run, row_of
 from ironlaw.questions.fleet.read import DAY, Reservation, read_reservation
 from ironlaw.questions.fleet.remedies import REMEDIES, remedies
@@ -84,9 +83,8 @@ class Fleet:
         return max(at, default=0.0)
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about several jobs; QuestionError where the file or the options are wrong."""
-    values = read(options, OPTIONS, "fleet")
     if "jobs" not in values:
         raise MissingOptionError("missing JOBS.toml, the file of jobs")
     fleet = Fleet(read_reservation(values, folders), folders)

@@ -12,7 +12,6 @@ from ironlaw.catalog import load
 from ironlaw.cautions.record import Caution, without
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import Failures, Saved, failures_of
@@ -21,9 +20,8 @@ from ironlaw.law import overlap
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.defaults import MANY_ACCELERATORS
-from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.asked_run import estimate_plan, refuse_unused
-from ironlaw.questions.goodput.options import OPTIONS
+from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.questions.asked_run import estimate_plan
 from ironlaw.questions.goodput.published import CHECKS, check_published, time_per_failure
 from ironlaw.terms import Term, leaf, plain, scalar
 
@@ -69,10 +67,8 @@ class Run:
     warnings: list[Caution]
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about failures; QuestionError where its options contradict each other."""
-    values = read(options, OPTIONS, "goodput")
-    need(values, "on", "gpus")
     run = _bind_run(values, folders)
     largest = run.sizes[-1]
     spares = _count_spares(values, run)
@@ -120,15 +116,7 @@ def _list_warnings(values: Mapping[str, Any], largest: Size) -> list[Caution]:
 
 def _bind_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     """The run at every size: estimated, or of the same useful time at each."""
-    given = [name for name in ("work", "parameters") if name in values]
-    if "model" in values and given:
-        raise QuestionError(f"give MODEL (the time is estimated) or --work with --parameters, not both: --{given[0]} is given too")
-    if "model" in values:
-        need(values, "tokens")
-        return _estimate_run(values, folders)
-    if len(given) < 2:
-        raise MissingOptionError("missing run: give MODEL with --tokens, or --work with --parameters", option="model")
-    return _run_of_given_time(values, folders)
+    return _estimate_run(values, folders) if "model" in values else _run_of_given_time(values, folders)
 
 
 def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
@@ -150,9 +138,6 @@ def _estimate_run(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
 
 def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     """The run at every size with the useful time of --work."""
-    if "checkpoint_every" in values:
-        raise QuestionError("--checkpoint-every counts steps, and --work has none: give MODEL with --tokens")
-    refuse_unused(values, ("on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"), "--work")
     assumptions: Assumptions = []
     cluster = cluster_of(values, folders, assumptions)
     sizes: list[Size] = []
@@ -207,8 +192,6 @@ def _checkpoint_row(size: Size) -> dict[str, Any]:
 def _count_spares(values: dict[str, Any], run: Run) -> list[Term]:
     """Spare nodes at every size; none where no repair time is given."""
     if "repair_time" not in values:
-        if "one_in" in values:
-            raise QuestionError("--one-in has no effect without --repair-time: give both")
         return []
     if "one_in" not in values:
         assume(run.assumptions, "one_in", "100", "default")

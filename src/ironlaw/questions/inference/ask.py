@@ -26,8 +26,9 @@ from ironlaw.law import masks, states
 from ironlaw.plan import plan_with
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import assume
-from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.inference.options import BYTES, DEFAULTS, OPTIONS
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.questions.inference.options import BYTES, DEFAULTS
 from ironlaw.terms import Term, leaf, scalar, shares, total
 
 SIXTEEN_BITS = ("bf16", "fp16")
@@ -52,9 +53,8 @@ class Serving:
         return list(vars(self).values())
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
-    values = read(options, OPTIONS, "inference")
     need(values, "model", "on")
     bound = bind_question(asked_of(values, ("model", "on", "node", "price")), folders)
     if bound.model.bidirectional or any(tower.items for tower in bound.model.towers):

@@ -7,8 +7,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
+from ironlaw.question.forms import Form
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import Option
+from ironlaw.question.options import Option, taken_by
 from ironlaw.question.readers import amount, days, list_of, one_of, positive, precision, share, switch, whole
 from ironlaw.question.words import tokens
 from ironlaw.questions.data.options import OPTIONS as DATA
@@ -71,13 +72,17 @@ def sizes(value: Any, flag: str) -> Any:
 
 OWN: dict[str, Option] = {
     "most": Option(whole, "most techniques to combine", decided="3"),
-    "parameters": Option(amount, "with --table optimizers: number of parameters, instead of MODEL, such as 7B"),
+    "parameters": Option(amount, "with --table optimizers: number of parameters, instead of MODEL, such as 7B", excludes={"model": ""}),
     "mfu": Option(share, "with --table eras: share of the peak that a run reaches today", decided="0.4"),
     "gpu_utilization": Option(percent, "measured: share of the time the accelerator was busy", "SHARE"),
     "memory_used": Option(percent, "measured: share of the memory in use", "SHARE"),
     "out_of_memory": Option(switch, "measured: the run ended out of memory", decided="off"),
-    "data_bound_below": Option(percent, "with --gpu-utilization: below it a run counts as data-bound", "SHARE", decided="70%"),
-    "memory_bound_above": Option(percent, "with --memory-used: above it a run counts as memory-bound", "SHARE", decided="90%"),
+    "data_bound_below": Option(
+        percent, "with --gpu-utilization: below it a run counts as data-bound", "SHARE", decided="70%", needs=("gpu_utilization",)
+    ),
+    "memory_bound_above": Option(
+        percent, "with --memory-used: above it a run counts as memory-bound", "SHARE", decided="90%", needs=("memory_used",)
+    ),
     "dataset": Option(positive("B"), "size of the data set; a rule of thumb, or --table limits, gives the number of machines", "SIZE"),
     "deadline": Option(days, "with --table limits: longest time of the run", decided="14 days"),
     "sizes": Option(sizes, "with --table limits: sizes of the rule of scale", "LIST", decided="1B:100GB,10B:1TB,10TB"),
@@ -85,14 +90,28 @@ OWN: dict[str, Option] = {
     "precisions": Option(list_of(precision), "with --table precisions: recipes", "LIST", decided="all that --on can multiply"),
     "shares": Option(list_of(percent), "with --table communication-tax: serial shares r", "LIST", decided="0,0.05,0.15,0.4"),
 }
-WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf", "restart_time")
 OF_DATA = ("step_time", "batch", "timeline")  # options of ironlaw data that take the place of an estimate, or draw
 LOADER = tuple(name for name in DATA if name not in ESTIMATE and name not in OF_DATA)  # they describe the input pipeline
-OPTIONS: dict[str, Option] = {
-    **OWN,
-    **{name: option for name, option in ESTIMATE.items() if name not in WITHOUT_EFFECT},
-    **{name: DATA[name] for name in LOADER},
-}
+OPTIONS: dict[str, Option] = {**OWN, **taken_by("lessons"), **{name: DATA[name] for name in LOADER}}
+MEASURED = ("gpu_utilization", "memory_used", "out_of_memory")
+THRESHOLDS = ("data_bound_below", "memory_bound_above")
+
+
+def _forms_of(name: str, table: LessonTable) -> tuple[Form, ...]:
+    """The forms of a table: with MODEL it may take the options of an estimate."""
+    says, sets = f"--table {name}", dict.fromkeys(table.without, "the table sets it itself; leave it out")
+    alone = Form(says, when=("table",), value=name, takes=(*table.takes, *(("model",) if table.of_model else ())), excludes=sets)
+    of_model = alone.replace(beside=("model",), takes=(*table.takes, *taken_by("lessons")))
+    return (of_model, alone) if table.of_model else (alone,)
+
+
+_OF_PLAN = (*(name for name in OPTIONS if name not in OWN), "most", "dataset", *MEASURED, *THRESHOLDS)
+FORMS = (
+    *(form for name, table in TABLES.items() for form in _forms_of(name, table)),
+    Form("MODEL", when=("model",), takes=_OF_PLAN, needs=("model", "on", "gpus")),
+    Form("a measured utilisation without MODEL", when=MEASURED, takes=(*THRESHOLDS, "dataset", "most")),
+    Form("MODEL", takes=_OF_PLAN, needs=("model", "on", "gpus")),
+)
 EXAMPLES = """\
   ironlaw lessons llama-3-8b --on h100-sxm --gpus 64
   ironlaw lessons llama-2-7b --on rtx-4090 --gpus 1 --recompute none

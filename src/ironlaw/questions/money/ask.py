@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import QuestionError
 from ironlaw.law import cost
-from ironlaw.questions.answer import Answer, Table, read
+from ironlaw.questions.answer import Answer, Table
 from ironlaw.questions.asked_run import run_of
 from ironlaw.questions.money.energy import ENERGY, MEASURED_POWER, bind_power, count_energy, list_measured_runs
-from ironlaw.questions.money.options import OPTIONS
 from ironlaw.questions.money.rent_or_own import BREAK_EVEN, PAYMENTS, price_purchase, price_rent
 from ironlaw.terms import leaf, scalar
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about money; QuestionError where its options contradict each other."""
-    values = read(options, OPTIONS, "money")
-    _check(values)
     run = run_of(values, folders)
     seconds = run.wall + values.get("idle", 0.0)
     power = bind_power(values, run, folders)
@@ -57,15 +52,6 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         feasible=fits,
         folders=folders,
     )
-
-
-def _check(values: Mapping[str, Any]) -> None:
-    """Refuse options that contradict each other or have no effect."""
-    for name, other in (("spot_mttf", "spot_price"), ("residual", "purchase_price")):
-        if name in values and other not in values:
-            raise QuestionError(f"--{name.replace('_', '-')} has no effect without --{other.replace('_', '-')}: give both")
-    if "power" in values and "load" in values:
-        raise QuestionError("--power already includes the load: give --power or --load, not both")
 
 
 def _show_usd(usd: float) -> str:

@@ -12,7 +12,8 @@ from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.law import collectives
 from ironlaw.plan import column, plan_with
 from ironlaw.question.assumptions import Assumptions
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.roofline import roofs
 from ironlaw.questions.roofline.roofs import show
 from ironlaw.terms import Term, leaf, scalar

@@ -14,13 +14,15 @@ from ironlaw.catalog.records import Accelerator
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
-from ironlaw.estimate.answer import Estimate, Group, estimate
+from ironlaw.estimate.answer import Estimate, Group
+from ironlaw.estimate.answer import answer as estimate_of
 from ironlaw.estimate.layer.passes import PASSES
 from ironlaw.estimate.measured import MeasuredRun, measured_run
 from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.law import activations, kernels
 from ironlaw.question.assumptions import assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.roofline import roofs
 from ironlaw.questions.roofline.overlapped import COLUMNS as OVERLAPPED
 from ironlaw.questions.roofline.overlapped import list_overlapped
@@ -90,8 +92,6 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     need(values, "on", "gpus")
     if "batch" in values and values.get("plot"):
         raise QuestionError("--plot draws the operators of one step: give --micro-batch-size instead of --batch")
-    if "batch" in values and "micro_batch_size" in values:
-        raise QuestionError("give --batch (sizes to compare) or --micro-batch-size, not both")
     asked = {name: value for name, value in values.items() if name not in NOT_OF_ESTIMATE}
     if "optimizer" in values:
         if len(values["optimizer"]) > 1:
@@ -99,7 +99,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         asked["optimizer"] = values["optimizer"][0]
     if "batch" in values:
         asked = _pin_plan(asked, values["batch"], folders)
-    estimates = estimate(catalog=folders, **asked)
+    estimates = estimate_of(asked, folders)
     group, at = estimates.place_of(0)
     if not bool(np.all(estimates.legal)):
         broken = [name for name, column in group.rules.items() if name != "fits" and not np.all(column)]
@@ -110,7 +110,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
 
 def _pin_plan(asked: dict[str, Any], batches: tuple[float, ...], folders: tuple[str, ...]) -> dict[str, Any]:
     """The question with all batches under the plan of the largest, so that only the batch differs."""
-    group, at = estimate(catalog=folders, **asked, micro_batch_size=max(batches)).place_of(0)
+    group, at = estimate_of({**asked, "micro_batch_size": max(batches)}, folders).place_of(0)
     plan = {name: scalar(getattr(group.plan, name), at) for name in PINNED}
     options = {"sp": scalar(group.plan.sp, at) > 0, "recompute": group.recompute[at], "framework": group.job.framework.name}
     return {**plan, **options, **asked, "micro_batch_size": list(batches)}

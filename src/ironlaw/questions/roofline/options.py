@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.question import defaults
+from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import TOKENS_PER_SECOND, Option, group
+from ironlaw.question.options import TOKENS_PER_SECOND, Option, group, taken_by
 from ironlaw.question.readers import duration, list_of, one_of, positive, switch, text, whole
 from ironlaw.question.words import length
 from ironlaw.questions.data.options import OPTIONS as DATA
@@ -69,17 +69,10 @@ def rate_pair(value: Any, flag: str) -> tuple[float, float]:
     return positive("1")(first, flag), positive("1")(second, flag)
 
 
-STEP = (  # options of an estimate that set the step of a MODEL
-    "gpus", "node", "fabric", "framework", "seq_len", "micro_batch_size", "global_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "etp",
-    "dp_replicate", "dp_shard", "zero", "recompute", "precision", "overlap", "flash_attention", "attention_kernel", "cuda_graphs",
-    "fp8_scaling", "fp8_param_gather", "bf16_layers_at_start", "bf16_layers_at_end", "scale_up_size", "gpus_per_domain", "topology",
-    "nic_bandwidth",
-    "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
-)  # fmt: skip
 NETWORK = ("nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction")
 LINKS = ("node", "fabric", "scale_up_size", "gpus_per_domain", "topology")
 STORAGE = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
-OPTIONS: dict[str, Option] = {
+OWN: dict[str, Option] = {
     "model": ESTIMATE["model"].replace(says="a model: every operator of its training step"),
     **group("Operator", {
         "gemm": Option(sizes("M", "K", "N"), "matrix product (M, K) x (K, N)", "M,K,N"),
@@ -117,12 +110,14 @@ OPTIONS: dict[str, Option] = {
         "kv_heads": Option(whole, "heads of keys and values", decided="as many as of queries"),
         "on_chip": Option(positive("B"), "on-chip memory of a flash block: prints the published bound of its traffic", "SIZE"),
         "passes": Option(positive("1"), "times a tensor crosses HBM", "X", decided="read once and written once, fused"),
-        "batch": Option(list_of(whole), "batches to compare: multiplies rows; with a MODEL, micro-batch sizes", "LIST"),
+        "batch": Option(list_of(whole), "batches to compare: multiplies rows; with a MODEL, micro-batch sizes", "LIST",
+            excludes={"micro_batch_size": "the first are sizes to compare"}),
         "tile": Option(sizes("M", "N"), "tile of a matrix product, for waves", "M,N", decided="128,256"),
     }),
     **group("Collective", {
         "collective": Option(one_of(COLLECTIVES), f"collective: {', '.join(COLLECTIVES)}", "NAME"),
-        "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE"),
+        "size": Option(positive("B"), "bytes of a collective's whole tensor, such as 22.1MB", "SIZE",
+            excludes={"model": "with --tiers the weights of MODEL are moved"}),
         "ranks": Option(whole, "ranks of a collective, next to each other"),
         "count": Option(whole, "runs of a collective: also prints the time of all", decided="1"),
     }),
@@ -130,7 +125,8 @@ OPTIONS: dict[str, Option] = {
         "measured": Option(duration, "measured time of the operator, collective or step: names the roof it is near"),
         "samples_per_second": Option(positive("1"), "with a MODEL or --census: measured samples per second of all accelerators", "X"),
         "tokens_per_second": TOKENS_PER_SECOND.replace(says=f"with a MODEL: {TOKENS_PER_SECOND.says}"),
-        "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance"),
+        "baseline": Option(duration, "known-good time: exit status 1 if --measured is slower by more than --tolerance",
+            needs=("measured",)),
         "tolerance": Option(positive("1"), "largest relative difference of two numbers that count as equal", "X", decided="5%"),
         "ratio": Option(list_of(rate_pair), "measured speeds of --on and --against, such as 20/34,20/33: which roof explains them", "A/B"),
         "against": Option(text, "the other accelerator of --ratio", "ACCELERATOR", records="accelerators"),
@@ -154,45 +150,47 @@ OPTIONS: dict[str, Option] = {
         "bandwidth": Option(positive("B/s"), "HBM bandwidth", "RATE", decided="the catalogue's"),
         "plot": Option(switch, "draw the roofline as text; --plot alone is --plot on", decided="off"),
     }),
-    **group("Step of a model", {name: ESTIMATE[name] for name in STEP if name not in (*LINKS, *NETWORK)}),
 }  # fmt: skip
+OPTIONS: dict[str, Option] = {**OWN, **taken_by("roofline", OWN)}
+STEP = tuple(name for name, option in OPTIONS.items() if name in ESTIMATE and option.read is ESTIMATE[name].read)  # of a MODEL
 
 
-@dataclass(frozen=True)
-class Question:
-    """One question: the module of ``roofline`` that answers it, and the options it takes beside the one that asks it."""
-
-    module: str
-    takes: frozenset[str]
+def _form(name: str, module: str, *takes: str, says: str = "") -> Form:
+    """The form that one option asks for, with the module of ``roofline`` that answers it."""
+    return Form(says or f"--{name}", when=(name,), takes=takes, module=module)
 
 
-def _question(module: str, *options: str | frozenset[str]) -> Question:
-    return Question(module, frozenset().union(*({option} if isinstance(option, str) else option for option in options)))
-
-
-ROOFS = frozenset({"on", "node", "fabric", "framework", "peak", "bandwidth", "plot"})
-MEASURED = frozenset({"measured", "baseline", "tolerance"})
-ONE_OPERATOR = ROOFS | MEASURED | {"dtype", "batch", "multiprocessors"}
-QUESTIONS: dict[str, Question] = {
-    "model": _question(
-        "model_step", "on", "optimizer", "batch", "samples_per_second", "tokens_per_second", "plot", MEASURED, frozenset(STEP)
+ROOFS = ("on", "node", "fabric", "framework", "peak", "bandwidth", "plot")
+MEASURED = ("measured", "baseline", "tolerance")
+OF_LINKS = (*LINKS, *NETWORK)
+OPERATOR = (*ROOFS, *MEASURED, "multiprocessors")
+ONE_OPERATOR = (*OPERATOR, "dtype", "batch")
+_FORMS = (
+    _form("tiers", "tiers", *OF_LINKS, "on", "model", "size", "precision", *STORAGE),
+    _form("model", "model_step", *STEP, "optimizer", "batch", "samples_per_second", "tokens_per_second", "plot", *MEASURED, says="a MODEL"),
+    _form("census", "operator_list", *ROOFS[:-1], *MEASURED, "dtype", "batch", "optimizer", "samples_per_second"),
+    _form("gemm", "operator_roofs", *ONE_OPERATOR, "beta", "tile"),
+    _form("attention", "operator_roofs", *ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
+    _form("norm", "operator_roofs", *ONE_OPERATOR, "passes"),
+    _form("softmax", "operator_roofs", *ONE_OPERATOR, "passes"),
+    _form("activation", "operator_roofs", *ONE_OPERATOR, "passes"),
+    _form("optimizer", "operator_roofs", *OPERATOR),
+    _form("conv", "operator_roofs", *ONE_OPERATOR, "tile"),
+    _form("shapes", "operator_roofs", *ROOFS, "multiprocessors", "dtype", "tile", "causal"),
+    _form("collective", "collective", *OF_LINKS, "on", "size", "ranks", "count", *MEASURED),
+    _form("ratio", "ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
+    _form("scaling", "exponent", "tolerance"),
+)
+FORMS = (
+    *_FORMS,
+    Form(
+        "--on alone",
+        takes=(*ROOFS, "dtype"),
+        needs=(OneOf(("on",), f"roofline needs MODEL, one of {', '.join(f.says for f in _FORMS if f.says != 'a MODEL')}, or --on alone"),),
+        module="device",
     ),
-    "gemm": _question("operator_roofs", ONE_OPERATOR, "beta", "tile"),
-    "attention": _question("operator_roofs", ONE_OPERATOR, "causal", "kv_heads", "on_chip", "lengths"),
-    "norm": _question("operator_roofs", ONE_OPERATOR, "passes"),
-    "softmax": _question("operator_roofs", ONE_OPERATOR, "passes"),
-    "activation": _question("operator_roofs", ONE_OPERATOR, "passes"),
-    "optimizer": _question("operator_roofs", ONE_OPERATOR - {"batch", "dtype"}),
-    "conv": _question("operator_roofs", ONE_OPERATOR, "tile"),
-    "shapes": _question("operator_roofs", ONE_OPERATOR - MEASURED - {"batch"}, "tile", "causal"),
-    "census": _question("operator_list", ONE_OPERATOR - {"multiprocessors", "plot"}, "optimizer", "samples_per_second"),
-    "collective": _question("collective", frozenset((*LINKS, *NETWORK)), "on", "size", "ranks", "count", MEASURED),
-    "ratio": _question("ratio", "on", "against", "bandwidth", "against_bandwidth", "precision", "tolerance"),
-    "scaling": _question("exponent", "tolerance"),
-    "tiers": _question("tiers", frozenset((*LINKS, *NETWORK)), "on", "model", "size", "precision", frozenset(STORAGE)),
-    "on": _question("device", ROOFS, "dtype"),  # asked where none of the others is
-}
-OPERATORS = tuple(name for name, question in QUESTIONS.items() if question.module == "operator_roofs" and name != "shapes")
+)
+OPERATORS = tuple(form.when[0] for form in FORMS if form.module == "operator_roofs" and form.when != ("shapes",))
 EXAMPLES = """\
   ironlaw roofline --on h100-sxm
   ironlaw roofline llama-3-8b --tiers --on h100-sxm

@@ -11,7 +11,8 @@ from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.roofline.roofs import TOLERANCE, given_rate
 from ironlaw.terms import leaf, plain, scalar
 

@@ -11,7 +11,6 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import bind_model
@@ -20,7 +19,8 @@ from ironlaw.law import collectives, dataloading, states
 from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.roofline.roofs import given_rate
 from ironlaw.terms import Term, leaf, plain, scalar
 
@@ -53,8 +53,6 @@ class Tier:
 def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Tiers from storage to on-chip memory, the slowest on the way to the accelerator, and times for a model's weights or a size."""
     need(values, "on")
-    if "model" in values and "size" in values:
-        raise QuestionError("give MODEL (its weights are moved) or --size, not both")
     notes: Assumptions = []
     cluster = cluster_of(values, folders, notes)
     storage = bind_storage(values, notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +15,9 @@ from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.law import batches, flops, run
 from ironlaw.law import scaling as law
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, need, read
-from ironlaw.questions.scaling.options import FITS, OPTIONS
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table
+from ironlaw.questions.scaling.options import FITS
 from ironlaw.terms import Term, leaf, total
 from ironlaw.units import show
 
@@ -49,9 +49,8 @@ class Section:
     tables: list[Table] = field(default_factory=list)
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(given: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
-    given = read(options, OPTIONS, "scaling")
     _refuse(given)
     size = _bind_size(given, folders)
     name = given.get("fit", "besiroglu")
@@ -89,8 +88,6 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
 
 def _refuse(given: dict[str, Any]) -> None:
     """Refuse options that contradict each other or need another one."""
-    if "model" in given and "parameters" in given:
-        raise QuestionError("give MODEL or --parameters, not both")
     if "final_share" in given and given["final_share"] > 1:
         raise ValueRangeError(f"--final-share is {given['final_share']:g}, must be at most 1")
     for option, other in (("learning_rate", "base_batch_tokens"), ("base_batch_tokens", "learning_rate")):

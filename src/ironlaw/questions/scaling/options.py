@@ -18,7 +18,7 @@ def study(value: Any, flag: str) -> str:
 
 OPTIONS: dict[str, Option] = {
     "model": Option(model, "catalogue name, config.json, or dimensions: sets the parameters, total and active", records="models"),
-    "parameters": Option(whole, "parameters, such as 70B, instead of MODEL"),
+    "parameters": Option(whole, "parameters, such as 70B, instead of MODEL", excludes={"model": ""}),
     "tokens": Option(run_tokens, "tokens of the run, such as 1.4T, or per parameter: 20x"),
     "compute": Option(positive("FLOP"), "training compute, such as 5.88e23", "FLOP"),
     "fit": Option(one_of(FITS), "published fit of the loss: besiroglu or hoffmann", "NAME", decided="besiroglu"),

@@ -13,18 +13,17 @@ from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import MissingOptionError, QuestionError
 from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.law import cost, wide_area
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Table, need, read
+from ironlaw.questions.answer import Answer, Table
 from ironlaw.questions.sites.accounts import Accounts, count_accounts, tabulate_costs, tabulate_power
 from ironlaw.questions.sites.bind import Site, bind_accelerators, bind_sites, split_gpus, warn_of_unknown
 from ironlaw.questions.sites.choose import Question, compare_choices
 from ironlaw.questions.sites.exchange import LINKS, Exchange, bind_exchange, bind_wan, compare_exchanges, tabulate_latency
 from ironlaw.questions.sites.hours import bind_profiles, tabulate_hours
-from ironlaw.questions.sites.options import GRADIENT_BYTES, OPTIONS, PLACES
+from ironlaw.questions.sites.options import GRADIENT_BYTES, PLACES
 from ironlaw.questions.sites.outer_state import OuterState, count_outer_state
 from ironlaw.questions.sites.places import Place, bind_places
 from ironlaw.questions.sites.run_time import RunTime, tabulate_waiting, time_run
@@ -34,32 +33,13 @@ from ironlaw.terms import Term, leaf, scalar, total
 BETTER = 0.02  # a split of the batch that is faster by more is pointed out
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about training at several sites; not feasible where a site lacks memory or power, or none meets the deadline."""
-    values = read(options, OPTIONS, "sites")
     if "model_of" in values:
-        if others := sorted(set(values) - {"model_of"}):
-            raise QuestionError(f"--model-of ten-sites takes no other option: leave out --{others[0].replace('_', '-')}")
         from ironlaw.questions.textbook.ten_sites import study
 
         return study(folders)
-    _refuse(values)
     return _write_answer(values, bind_places(values["sites"], folders), folders)
-
-
-def _refuse(values: dict[str, Any]) -> None:
-    """Refuse a question that lacks an option, or has options that do not go together."""
-    if "parameters" in values and "model" in values:
-        raise QuestionError("give MODEL or --parameters, not both")
-    if "parameters" in values and "mfu" not in values:
-        raise QuestionError("--parameters belongs to the simplified model: give --mfu too, or a MODEL")
-    need(values, *(() if "parameters" in values else ("model",)), "sites", "on", "gpus", "tokens")
-    if "wan_bandwidth" not in values and "shared_bandwidth" not in values:
-        raise MissingOptionError("missing option --wan-bandwidth RATE (of each site) or --shared-bandwidth RATE (of all sites together)")
-    if "deadline" in values and "hours" in values:
-        raise QuestionError("--deadline compares runs without pauses: leave --hours or --deadline out")
-    if "restart_time" in values and "hours" not in values and "carbon_profile" not in values:
-        raise QuestionError("--restart-time has no effect without --hours: give both")
 
 
 def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[str, ...]) -> Answer:

@@ -157,11 +157,8 @@ def bind_wan(given: dict[str, Any], places: list[Place], folders: tuple[str, ...
     if None in rates:
         raise QuestionError(f"--wan-bandwidth has no value for {places[rates.index(None)].name}")
     route = _given_or("route_factor", given, fibre.route_factor)
-    if "route_factor" in given:
-        if "latency" in given:
-            raise QuestionError("--route-factor has no effect with --latency: leave one of them out")
-        if not located:
-            raise QuestionError("--route-factor needs places: name the sites, or give --latency")
+    if "route_factor" in given and not located:
+        raise QuestionError("--route-factor needs places: name the sites, or give --latency")
     efficiency = _given_or("wan_efficiency", given, fibre.efficiency)
     if located:
         assume(notes, "route_factor", route.text, "given" if "route_factor" in given else "default")

@@ -6,8 +6,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import ROUNDING, Option, group
+from ironlaw.question.options import ROUNDING, Option, group, taken_by
 from ironlaw.question.readers import at_least_one, days, for_each, one_of, positive, share, text, whole
 from ironlaw.question.words import tokens
 
@@ -16,8 +17,6 @@ SPLITS = ("gpus", "even", "balanced")  # how the sites split the batch
 PLACES = ("host", "device")  # where the outer state of DiLoCo is; the first is the default
 SLOWEST = 1e5  # B/s; a rate below it that has no unit is taken for a unit forgotten
 RECORDED = "place"  # the price of electricity that the catalogue has for a place
-# options of an estimate that change no step: the run at several sites counts no evaluations, checkpoints or failures
-WITHOUT_EFFECT = ("evaluate_every", "evaluation_tokens", "checkpoint_every", "checkpoint_bandwidth", "mttf")
 
 
 def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] | int:
@@ -150,7 +149,8 @@ OWN: dict[str, Option] = {
         "wan_price": Option(for_each(traffic_price), "USD per TB that leaves a site", "EACH", decided="not counted"),
         "latency": Option(positive("s"), "one-way latency between neighbours, such as 45ms", "TIME",
             decided="a fibre along the longest link"),
-        "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance", "X", decided="the catalogue's"),
+        "route_factor": Option(at_least_one, "length of a fibre over the great-circle distance", "X", decided="the catalogue's",
+            excludes={"latency": "the latency of a fibre follows from its length"}),
     }),
     **group("Exchange", {
         "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe (one link for all sites)", "NAME", decided="ring"),
@@ -165,7 +165,8 @@ OWN: dict[str, Option] = {
     **group("Run", {
         "tokens": ESTIMATE["tokens"].replace(decided=""),
         "rounding": ROUNDING,
-        "deadline": Option(days, "days that the run may take: the cheapest sites that meet it"),
+        "deadline": Option(days, "days that the run may take: the cheapest sites that meet it",
+            excludes={"hours": "a deadline compares runs without pauses"}),
         "global_batch_size": ESTIMATE["global_batch_size"].replace(
             says="sequences per step of all sites", decided="about 4 Mi tokens each"
         ),
@@ -178,17 +179,33 @@ OWN: dict[str, Option] = {
             for_each(carbon_profile), "g/kWh by hour of the day in UTC: a CSV file of 24 values, or a grid with hourly values", "EACH"
         ),
         "restart_time": ESTIMATE["restart_time"].replace(
-            says="with --hours: from the end of a pause to training again", decided="1000 s"
+            says="with --hours: from the end of a pause to training again", decided="1000 s", needs=("hours", "carbon_profile")
         ),
     }),
     **group("Simplified", {
         "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
-        "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N"),
+        "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N",
+            needs=("mfu",), excludes={"model": ""}),
         "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
     }),
 }  # fmt: skip
-PLAN = tuple(name for name in ESTIMATE if name not in OWN and name not in WITHOUT_EFFECT)  # passed to the estimate of each site unchanged
-OPTIONS: dict[str, Option] = {**OWN, **{name: ESTIMATE[name] for name in PLAN}}
+PLAN = tuple(taken_by("sites", OWN))  # passed to the estimate of each site unchanged
+OPTIONS: dict[str, Option] = {**OWN, **taken_by("sites", OWN)}
+LINES = OneOf(
+    ("wan_bandwidth", "shared_bandwidth"),
+    "missing option --wan-bandwidth RATE (of each site) or --shared-bandwidth RATE (of all sites together)",
+)
+OF_PLAN = (*PLAN, "global_batch_size", "seq_len")  # options that set the step of an estimate
+FORMS = (
+    Form("--model-of, which prints a study as it computes", when=("model_of",), takes=()),
+    Form(
+        "--mfu, which sets the step time",
+        when=("mfu",),
+        takes=(*(name for name in OPTIONS if name not in OF_PLAN), "node", "fabric", "precision"),
+        needs=(OneOf(("model", "parameters"), "missing MODEL"), "sites", "on", "gpus", "tokens", LINES),
+    ),
+    Form("an estimate of each site", needs=("model", "sites", "on", "gpus", "tokens", LINES)),
+)
 EXAMPLES = """\
   ironlaw sites llama-3-70b --sites ashburn,dallas,lulea --on h100-sxm --gpus 3072 --wan-bandwidth 100Gb/s --tokens 1.4T --every 100
   ironlaw sites llama-3-70b --sites us-east-1,europe-west4 --on h100-sxm,b200-sxm --gpus 512,256 --wan-bandwidth 10GB/s --tokens 1T

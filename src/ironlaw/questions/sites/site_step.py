@@ -22,7 +22,8 @@ from ironlaw.law import flops, run
 from ironlaw.precision import precision_of
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Column, Table, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.sites.options import PLAN, SPLITS
 from ironlaw.terms import Term, leaf, scalar
 
@@ -103,9 +104,6 @@ def _steps_at_constant_mfu(
     given: dict[str, Any], ons: list[str], gpus: list[float], names: list[str], folders: tuple[str, ...], notes: Assumptions
 ) -> SiteSteps:
     """Simplified: a step at a constant MFU, whatever the plan."""
-    unused = [name for name in (*PLAN, "global_batch_size", "seq_len") if name in given and name not in ("node", "fabric", "precision")]
-    if unused:
-        raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect with --mfu, which sets the step time: leave one out")
     need(given, "global_batch_tokens")
     batch = given["global_batch_tokens"]
     if batch < sum(gpus):
@@ -294,8 +292,6 @@ def _batch_sequences(given: dict[str, Any], split: str, gpus: list[float], folde
     """
     if "global_batch_tokens" not in given:
         return given.get("global_batch_size")
-    if "global_batch_size" in given:
-        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
     seq_len = given.get("seq_len") or defaults.seq_len(bind_model(given["model"], folders)[0].max_position_embeddings)
     by_gpus = sum(gpus) / math.gcd(*(int(n) for n in gpus))
     tokens, multiple = given["global_batch_tokens"], {"gpus": by_gpus, "even": float(len(gpus))}.get(split, 1.0)

@@ -7,21 +7,21 @@ The minimum is what the work needs at its MFU, the maximum what the budget pays 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.table import caution
-from ironlaw.errors import MissingOptionError, QuestionError
+from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.measured import MeasuredRun, mfu_words, utilisations
 from ironlaw.estimate.sizing import rounded_down
 from ironlaw.law import run as run_law
-from ironlaw.questions.answer import Answer, Column, Table, need, read
+from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.plan_words import describe_plan
 from ironlaw.questions.solve import by_hand, five_steps
-from ironlaw.questions.solve.options import OPTIONS, UNKNOWNS
+from ironlaw.questions.solve.options import UNKNOWNS
 from ironlaw.questions.solve.workload import Workload
 from ironlaw.questions.throughput import describe_measured, tabulate_suspects
 from ironlaw.terms import scalar
@@ -44,12 +44,8 @@ class Solution:
     feasible: bool = True
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
-    values = read(options, OPTIONS, "solve")
-    need(values, "on")
-    if "model" not in values and "parameters" not in values:
-        raise MissingOptionError("missing MODEL, or --parameters N", option="model")
     unknown = _pick_unknown(values)
     _refuse_incomplete(values, unknown)
     workload = Workload.of(values, folders)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import ROUNDING, TOKENS_PER_SECOND, Option
+from ironlaw.question.options import ROUNDING, TOKENS_PER_SECOND, Option, taken_by
 from ironlaw.question.readers import days, money, one_of, price, share, whole
 from ironlaw.question.words import run_tokens, tokens
 
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
-PASSED = (  # passed to estimate unchanged
-    "precision", "global_batch_size", "global_batch_tokens", "seq_len", "micro_batch_size", "optimizer", "framework", "recompute",
-    "tp", "sp", "pp", "zero", "overlap", "space", "margin", "flash_attention", "gpus_per_domain", "topology",
-    "fabric", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised", "in_network_reduction",
-)  # fmt: skip
-OPTIONS: dict[str, Option] = {
+OWN: dict[str, Option] = {
     "model": ESTIMATE["model"],
     "parameters": Option(tokens, "parameters of the model, such as 30B, instead of MODEL or of its exact count", "N"),
     "on": ESTIMATE["on"],
@@ -33,8 +29,10 @@ OPTIONS: dict[str, Option] = {
     ),
     "rounding": ROUNDING.replace(decided=f"{ROUNDING.decided}; exact at a given --mfu"),
     "checkpoint_layers": Option(whole, "count by hand with an activation checkpoint every K layers", "K", decided="none"),
-    **{name: ESTIMATE[name] for name in PASSED},
 }
+PASSED = tuple(taken_by("solve", OWN))  # passed to estimate unchanged
+OPTIONS: dict[str, Option] = {**OWN, **taken_by("solve", OWN)}
+FORMS = (Form("ironlaw solve", needs=("on", OneOf(("model", "parameters"), "missing MODEL, or --parameters N"))),)
 EXAMPLES = """\
   ironlaw solve llama-3-70b --on h100-sxm --tokens 2T --deadline 60
   ironlaw solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --budget 2M --price 4 --mfu 0.45

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
-from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
+from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
@@ -23,11 +23,10 @@ from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.words import PerParameter
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need, read
-from ironlaw.questions.sites.ask import ask as ask_sites
+from ironlaw.questions.answer import Answer, Column, Table, ask_verb, filled_columns, read
 from ironlaw.questions.sites.options import OPTIONS as SITES
 from ironlaw.questions.sweep.accumulation import sweep_accumulation
-from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, OPTIONS, PASSED, SIMPLIFIED
+from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, PASSED
 from ironlaw.questions.textbook.sweep import sweep_by_hand
 from ironlaw.terms import scalar
 
@@ -53,20 +52,12 @@ RESULTS = {  # by key of the row, the name in the answer of sites
     "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
     "gradients": "gradients", "idle": "cost of waiting", "waiting": "waiting",
 }  # fmt: skip
-NOT_ACCUMULATED = {  # options that --accumulate by estimate does not take, with the reason
-    "global_batch_size": "the batch is k micro-batches of every rank",
-    "global_batch_tokens": "the batch is k micro-batches of every rank",
-    "sites": "it has no table of the exchange",
-    "capacity_factor": "it has no table of dropped rows",
-    "rounding": "its steps are rounded up",
-}
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
 
-def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
+def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
-    values = read(options, OPTIONS, "sweep")
-    _refuse(values)
+    _check_sizes(values)
     if "accumulate" in values and "mfu" not in values:
         return sweep_accumulation(values, folders)
     answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
@@ -75,35 +66,13 @@ def ask(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     return replace(answer, tables=[*answer.tables, _tabulate_exchanges(values, answer["rows"], folders)])
 
 
-def _refuse(values: dict[str, Any]) -> None:
-    """Refuse options that contradict each other or have no effect."""
-    need(values, "on", "tokens")
-    if "model" in values and "parameters" in values:
-        raise QuestionError("give MODEL or --parameters, not both")
-    if "model" not in values and "parameters" not in values:
-        raise MissingOptionError("missing MODEL, or --parameters N with --mfu (simplified)", option="model")
-    if "global_batch_size" in values and "global_batch_tokens" in values:
-        raise QuestionError("give --global-batch-size (sequences) or --global-batch-tokens, not both")
-    if "global_batch_size" in values and "mfu" in values:
-        raise QuestionError("--global-batch-size counts sequences, which --mfu (simplified) does not know: give --global-batch-tokens")
+def _check_sizes(values: dict[str, Any]) -> None:
+    """Refuse more rows than a table has, and an exchange of a single site."""
     rows = math.prod(len(values[name]) for name in LISTS if name in values)
     if rows > MOST_ROWS:
         raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
-    if "power_cap" in values and (other := next((name for name in ("mfu", "accumulate") if name in values), "")):
-        raise QuestionError(f"--power-cap does not go with --{other}: give one of them")
-    if unused := [name for name in EXCHANGE if name in values and "sites" not in values]:
-        raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect without --sites N: give both")
     if "sites" in values and _count_sites(values) < 2:
         raise ValueRangeError(f"--sites is {_count_sites(values)}: an exchange needs at least two; leave it out for one")
-    if "mfu" in values and "capacity_factor" in values:
-        raise QuestionError("--capacity-factor has no effect with --mfu (simplified), which knows no experts: leave --mfu out")
-    if "mfu" in values:
-        return
-    if unused := [name for name in SIMPLIFIED if name in values]:
-        raise QuestionError(f"--{unused[0].replace('_', '-')} belongs to the simplified table: give --mfu too, or --gpus for estimates")
-    need(values, "gpus")
-    if "accumulate" in values and (clash := [name for name in NOT_ACCUMULATED if name in values]):
-        raise QuestionError(f"--{clash[0].replace('_', '-')} does not go with --accumulate by estimate: {NOT_ACCUMULATED[clash[0]]}")
 
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -286,7 +255,7 @@ def _make_exchange_row(start: dict[str, Any], asked: dict[str, Any], way: dict[s
     """One run at several sites with one exchange; a row without an answer says why."""
     start = {**start, "way": way.get("exchange", "ring"), "format": way.get("gradients", "bf16"), "every": way.get("every", 1.0)}
     try:
-        answer = ask_sites({**asked, **way}, folders)
+        answer = ask_verb("sites", read({**asked, **way}, SITES, "sites"), folders)
     except (UnknownNameError, UnitError):
         raise  # the option is wrong for every row
     except QuestionError as error:

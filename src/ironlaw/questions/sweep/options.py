@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.question.options import ROUNDING, Option
+from ironlaw.question.options import ROUNDING, Option, taken_by
 from ironlaw.question.readers import counts, duration, list_of, model, share, whole, zero_or_more
 from ironlaw.question.words import batch_tokens, length, run_tokens, tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
@@ -19,20 +20,15 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
     return list_of(model)(value, flag)
 
 
-PASSED = (  # passed to estimate unchanged
-    "precision", "optimizer", "framework", "recompute", "micro_batch_size", "tp", "sp", "pp", "vpp", "cp", "ep", "zero", "overlap",
-    "node", "fabric",
-    "space", "margin", "gpus_per_domain", "topology", "nic_bandwidth", "network_share", "oversubscription", "pod_size", "rail_optimised",
-    "in_network_reduction", "expert_load", "expert_placement", "load_spread", "routing_noise",
-    "lengths", "packing", "balance", "cp_by_length",
-)  # fmt: skip
 EXCHANGE = (  # passed to sites unchanged
     "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
 )  # fmt: skip
 EXCHANGE_LISTS = ("exchange", "gradients", "every")  # every combination is a row of the table of exchanges
-OPTIONS: dict[str, Option] = {
+OWN: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]", records="models"),
-    "parameters": Option(list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST"),
+    "parameters": Option(
+        list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST", excludes={"model": ""}
+    ),
     "on": ESTIMATE["on"],
     "gpus": Option(counts, "comma list of accelerator counts, or LO..HI, which doubles; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
@@ -47,7 +43,7 @@ OPTIONS: dict[str, Option] = {
         "comma list of capacity factors of experts, 0 for none: the time of each beside the share of rows that it drops",
         "LIST",
     ),
-    "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s"),
+    "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", excludes={"gpus": ""}),
     "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
     "accumulate": Option(
         list_of(whole),
@@ -59,13 +55,20 @@ OPTIONS: dict[str, Option] = {
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
     "sites": SITES["sites"].replace(says="sites that share the accelerators, a number or names; adds a table of the exchange between them"),
-    **{name: SITES[name].replace(says=f"with --sites: {SITES[name].says}", group="") for name in EXCHANGE if name not in EXCHANGE_LISTS},
     **{
-        name: SITES[name].replace(read=list_of(SITES[name].read), says=f"with --sites, a comma list: {SITES[name].says}", group="")
+        name: SITES[name].replace(says=f"with --sites: {SITES[name].says}", group="", needs=("sites",), excludes={})
+        for name in EXCHANGE
+        if name not in EXCHANGE_LISTS
+    },
+    **{
+        name: SITES[name].replace(
+            read=list_of(SITES[name].read), says=f"with --sites, a comma list: {SITES[name].says}", group="", needs=("sites",)
+        )
         for name in EXCHANGE_LISTS
     },
-    **{name: ESTIMATE[name] for name in PASSED},
 }
+PASSED = tuple(taken_by("sweep", OWN))  # passed to estimate unchanged
+OPTIONS: dict[str, Option] = {**OWN, **taken_by("sweep", OWN)}
 LISTS = (
     "model",
     "parameters",
@@ -77,7 +80,36 @@ LISTS = (
     "power_cap",
     "capacity_factor",
 )  # every combination is a row
-SIMPLIFIED = ("parameters", "step_time")
+_RUN = ("on", OneOf(("model", "parameters"), "missing MODEL, or --parameters N with --mfu (simplified)"), "tokens")
+_SIMPLIFIED = dict.fromkeys(("parameters", "step_time"), "it belongs to the simplified table; give --mfu too, or --gpus for estimates")
+_BATCH = "the batch is k micro-batches of every rank"
+FORMS = (
+    Form(
+        "--mfu (simplified), which fixes the step time",
+        when=("mfu",),
+        takes=(
+            "model", "parameters", "on", "node", "fabric", "gpus", "step_time", "tokens", "global_batch_tokens", "seq_len", "precision",
+            "accumulate", "rounding", "price", "pue", "sites", *EXCHANGE,
+        ),
+        needs=(*_RUN, OneOf(("gpus", "step_time"), "--mfu: give either --gpus LIST or --step-time TIME, such as 1s"),
+            "global_batch_tokens"),
+        excludes={
+            "global_batch_size": "it counts sequences, which are not known; give --global-batch-tokens",
+            "capacity_factor": "no experts are known; leave --mfu out",
+        },
+    ),
+    Form(
+        "--accumulate by estimate",
+        when=("accumulate",),
+        needs=(*_RUN, "gpus"),
+        excludes={
+            **_SIMPLIFIED, "global_batch_size": _BATCH, "global_batch_tokens": _BATCH, "sites": "it has no table of the exchange",
+            "capacity_factor": "it has no table of dropped rows", "rounding": "its steps are rounded up",
+            "power_cap": "it compares k under one cap; give one of them",
+        },
+    ),
+    Form("estimates", needs=(*_RUN, "gpus"), excludes=_SIMPLIFIED),
+)  # fmt: skip
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi
   ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --seq-len 4k,8k,32k --global-batch-tokens 4Mi

@@ -9,7 +9,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.table import caution
-from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.errors import ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import count_tokens
 from ironlaw.estimate.bind.money import bind_pue
@@ -18,9 +18,8 @@ from ironlaw.estimate.run import power_of
 from ironlaw.law import activations, cost, energy, flops, run, states
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.solve.workload import Workload
-from ironlaw.questions.sweep.options import PASSED
 from ironlaw.terms import Term, leaf, plain
 
 ROWS = (
@@ -40,11 +39,6 @@ ACCUMULATED = (
 
 def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """The rows of the sweep, and every row again with its batch in k micro-batches."""
-    if ("gpus" in values) == ("step_time" in values):
-        raise QuestionError("--mfu: give either --gpus LIST or --step-time TIME, such as 1s")
-    if unused := [name for name in PASSED if name in values and name not in ("precision", "node", "fabric")]:
-        raise QuestionError(f"--{unused[0].replace('_', '-')} has no effect with --mfu, which fixes the step time: leave one of them out")
-    need(values, "global_batch_tokens")
     rows: list[dict[str, Any]] = []
     accumulated: list[dict[str, Any]] = []
     terms: list[Term] = []

@@ -17,8 +17,9 @@ from ironlaw.estimate.memory.total import Layers
 from ironlaw.estimate.near_counts import no_such_plan
 from ironlaw.law import activations
 from ironlaw.question.assumptions import assume
+from ironlaw.question.forms import need
 from ironlaw.question.read import read_options
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.terms import Term, leaf, scalar, total
 
 ON, FRAMEWORK = "h100-sxm", "megatron"

@@ -9,7 +9,8 @@ from ironlaw.cautions.table import caution
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
 from ironlaw.law import run, wide_area
-from ironlaw.questions.answer import Answer, Column, Table, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.terms import leaf
 
 COUNTS = tuple(2.0**k for k in range(9))

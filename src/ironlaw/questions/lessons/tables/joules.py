@@ -9,10 +9,11 @@ from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.table import caution
 from ironlaw.law import energy
-from ironlaw.questions.answer import Answer, Column, Table, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, ask_verb, read
 from ironlaw.questions.lessons.tables import dense_peak, read_numbers, sourced
-from ironlaw.questions.roofline.ask import ask as ask_roofline
-from ironlaw.questions.roofline.options import QUESTIONS
+from ironlaw.questions.roofline.options import OPTIONS
+from ironlaw.questions.roofline.options import STEP as OF_STEP
 from ironlaw.terms import Term, leaf, total
 
 PICO = 1e-12
@@ -59,8 +60,8 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
 def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:
     """Bytes of the step's operators times energy per byte, beside the board's power for the time of the step."""
 
-    asked = {name: value for name, value in values.items() if name in QUESTIONS["model"].takes or name == "model"}
-    step = ask_roofline(asked, folders)
+    asked = {name: value for name, value in values.items() if name in (*OF_STEP, "optimizer")}
+    step = ask_verb("roofline", read(asked, OPTIONS, "roofline"), folders)
     device = load.record("accelerators", values["on"], folders)
     sent = dict.fromkeys(("scale-up", "nic"), 0.0)
     for row in step["operators"]:

@@ -16,7 +16,8 @@ from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import why_impossible
 from ironlaw.law import collectives, scaling
 from ironlaw.question.assumptions import Assumptions, assume
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.lessons.rules_of_thumb import SIZES, describe_sizes, recommend_scale
 from ironlaw.questions.roofline.tiers import STORED, bind_storage
 from ironlaw.terms import Term, leaf, scalar

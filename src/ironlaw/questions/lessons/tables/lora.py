@@ -15,7 +15,8 @@ from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.trained import layer_trained
 from ironlaw.job import Job
 from ironlaw.law import flops, states
-from ironlaw.questions.answer import Answer, Column, Table, filled_columns, need
+from ironlaw.question.forms import need
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.plan_words import describe_plan
 from ironlaw.terms import Term, leaf, scalar, total
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.optimizer import Optimizer
-from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import find_precision
 from ironlaw.estimate.bind.optimizer import bind_optimizer
@@ -59,8 +58,6 @@ class Row(NamedTuple):
 
 def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """What each optimizer stores, moves and computes; with a model or a number of parameters also the memory."""
-    if "model" in values and "parameters" in values:
-        raise QuestionError("give MODEL or --parameters, not both")
     precision = find_precision("precision", values.get("precision", DEFAULT), folders)
     size = precision.parameter_bytes
     rows = [_row(rule, size, precision.master_weights) for rule in _usable(precision.master_weights, folders)]
