@@ -8,11 +8,12 @@ import pytest
 
 from ironlaw.estimate.answer import answer, estimate
 from ironlaw.report.estimate import page
-from ironlaw.validate import jobs
-from ironlaw.validate.plans import PLAN, Pair, slope
+from ironlaw.validate import argued, jobs
+from ironlaw.validate.plans import PLAN, Pair, as_printed, slope
 from made_runs import GPT, ready
 
 ON_16 = {"gpus": "16"}
+PLAN_OF_ONE_STAGE = {"pp": 1, "vpp": 1, "num_microbatches": 4}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,43 @@ def test_figures_over_jobs(prepared, rows):
     assert figures["regret"] == 0.0 and figures["regret_random"] == pytest.approx(0.25)  # (2 + 3) / 2 / 2
     turned = jobs.summary(rows, prepared, 1.0 / prepared.measured)
     assert turned["slope"] == pytest.approx(-1.0) and turned["regret"] == pytest.approx(0.5)
+
+
+def test_a_far_job_says_what_a_change_gains_and_what_was_measured_of_it():
+    """Full recomputation beside none of the same job: the change is the recomputation, and the faster run is found whatever its plan."""
+    full = {**ON_16, "gpus": "64", "recompute": "full", "precision": "bf16"}
+    prepared = ready({**full, "step_time_s": "2.0"}, {**full, "recompute": "none", "step_time_s": "1.5"})
+    evidence = argued.Evidence(prepared, prepared.measured)
+    changes = argued.changes_of(evidence.places[0], evidence.places[1])
+    assert [change.name for change in changes] == ["recomputation"] and changes[0].ratio > 1.2
+    old, new = (float(prepared.answers[i][0].step_seconds[prepared.answers[i][1]]) for i in (0, 1))
+    assert changes[0].ratio == pytest.approx(old / new, rel=1e-12)
+    row = {"published": PLAN_OF_ONE_STAGE, "best": PLAN_OF_ONE_STAGE, "ratio": 1.3, "mfu": 0.4, "ceiling": None, "never_measured": []}
+    found = argued.argue(row, changes, 0, evidence)
+    assert found["faster_run"] == {"run": "1", "seconds": 1.5, "ratio": 0.75} and found["argued"]
+    assert found["tested"]["pairs"] == found["tested"]["right"] == 1  # too few to be a reason
+    assert "recomputation x" in found["text"] and "1, the same job, was measured at 0.75 of its time" in found["text"]
+    alone = argued.argue(row, changes, 1, evidence)
+    assert alone["faster_run"] is None and not alone["argued"] and "Open" in alone["text"]
+
+
+def test_waiting_for_the_pipeline_argues_a_gain():
+    waits, busy = {"pp": 8, "vpp": 1, "num_microbatches": 8}, {"pp": 1, "vpp": 1, "num_microbatches": 8}
+    assert argued.idle_share(waits) == pytest.approx(7 / 15) and argued.idle_share({**waits, "vpp": 7}) == pytest.approx(1 / 9)
+    prepared = ready({**ON_16, "step_time_s": "2.0"})
+    row = {"published": waits, "best": busy, "ratio": 1.9, "mfu": 0.4, "ceiling": None, "never_measured": []}
+    found = argued.argue(row, [], 0, argued.Evidence(prepared, prepared.measured))
+    assert found["argued"] and "wait for the pipeline 47% of their passes" in found["text"]
+    assert not argued.argue({**row, "best": waits}, [], 0, argued.Evidence(prepared, prepared.measured))["argued"]
+
+
+def test_a_printed_gain_is_shrunk_by_what_other_families_measured():
+    a = [Pair("a", "any", ["tp"], 0.5 * x, x) for x in (-0.2, 0.1, 0.3)]
+    b = [Pair("b", "any", ["pp"], 0.8 * x, x) for x in (0.1, 0.4)]
+    printed = as_printed([*a, *b])
+    assert [pair.predicted for pair in printed[:3]] == pytest.approx([0.8 * pair.predicted for pair in a])
+    assert slope(printed[:3]) == pytest.approx(0.5 / 0.8) and slope(printed[3:]) == pytest.approx(0.8 / 0.5)
+    assert as_printed(a) == a  # nobody else measured any
 
 
 def test_the_slope_is_that_of_what_is_measured_and_families_can_be_left_out():

@@ -34,6 +34,25 @@ def test_every_family_of_the_headline_is_in_the_file(ratchet, measured):
     assert set(ratchet.read()) == set(measured), "run python tools/ratchet.py"
 
 
+@pytest.mark.slow
+def test_best_plans_are_no_worse_than_they_were(ratchet):
+    lines = ratchet.worse_plans(ratchet.read_plans(), ratchet.measure_plans())
+    assert not lines, "\n".join([*lines, "run python tools/ratchet.py --plans and say why"])
+
+
+def test_the_file_of_best_plans_has_every_figure(ratchet):
+    assert set(ratchet.read_plans()) == set(ratchet.PLANS)
+
+
+def test_a_figure_of_best_plans_gets_worse_upwards_or_downwards(ratchet):
+    old = dict.fromkeys(ratchet.PLANS, 1.0)
+    for name, slack in ratchet.PLANS.items():
+        way = 1.0 if slack >= 0.0 else -1.0
+        within, beyond = ({**old, name: 1.0 + slack + way * step} for step in (-1e-6, 1e-6))
+        assert ratchet.worse_plans(old, within) == [] and len(ratchet.worse_plans(old, beyond)) == 1
+        assert ratchet.tightened_plans(old, beyond) == old
+
+
 def test_growth_beyond_the_slack_and_missing_families_are_reported(ratchet):
     old = {"a": {"n": 3, "median": 0.05, "p90": 0.1}, "b": {"n": 1, "median": 0.2, "p90": 0.2}}
     new = {"a": {"n": 4, "median": 0.0519, "p90": 0.1021}, "c": {"n": 1, "median": 0.9, "p90": 0.9}}

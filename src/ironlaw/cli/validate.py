@@ -241,7 +241,7 @@ def _plans(path: Path, folders: tuple[str, ...], as_json: bool, markdown: bool) 
     from ironlaw.validate import jobs, plans
 
     prepared, predicted = plans.gather(path, folders)
-    rows = jobs.compare_jobs(prepared, page, folders)
+    rows = jobs.compare_jobs(prepared, page, folders, predicted)
     comparison = {
         "schema_version": plans.SCHEMA_VERSION,
         "rule": plans.RULE,

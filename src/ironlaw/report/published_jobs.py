@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ironlaw.estimate.support import read_values
 from ironlaw.report.estimate import mesh_words
 from ironlaw.report.terminal import markdown_table
 
@@ -36,7 +37,8 @@ def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
         f"{figures['jobs']} published jobs on 16 accelerators or more, {figures['jobs_64']} of them on 64 or more. R, the predicted time of"
         f" the published plan over that of the best, on these: median {_ratio(figures['ratio_median'])}, dense"
         f" {_ratio(figures['ratio_median_dense'])}, mixtures {_ratio(figures['ratio_median_mixtures'])};"
-        f" {_share(figures['ratio_above_1_25'])} above 1.25."
+        f" {_share(figures['ratio_above_1_25'])} above 1.25. Of these {figures['above_1_25']} jobs {figures['argued']} are argued by"
+        " measured runs or by a count, the others are open; each has a line below."
     )
     yield f"Best plans that their stack refuses if given: {figures['refused']}."
     yield (
@@ -49,6 +51,11 @@ def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
         f" {_ratio(figures['slope'])} times the predicted ones, {_ratio(figures['slope_families'])} with equal families. The plan predicted"
         f" fastest loses {_share(figures['regret'])} against the fastest measured one in the mean, a random one"
         f" {_share(figures['regret_random'])}."
+    )
+    yield (
+        "Gains as pages print them are shrunk by a slope that was learned without the family of a pair: measured log ratios are"
+        f" {_ratio(figures['slope_printed'])} times the printed ones, {_ratio(figures['slope_printed_families'])} with equal families. Of"
+        f" pairs that are predicted at least 5 % apart the raw slope is {_ratio(figures['slope_far'])}."
     )
     if figures["bubble_error_max"] is not None:
         yield f"Bubbles of best plans against an event simulation: at most {_share(figures['bubble_error_max'])} of the step apart."
@@ -72,13 +79,47 @@ def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     ]
 
 
+_ARGUED = (
+    "### Jobs above 1.25\n\n"
+    "A line says what each change between the two plans gains alone: the best plan takes so many times as long with the published value."
+    " *Likely* is the gain as every page prints it, the predicted ratio to the power of the learned slope. For it speak: another run of the"
+    " same job (model, device, number, batch, length and format) that was measured faster; ranks that wait for the pipeline in a fifth of"
+    " their passes or more; pairs of measured plans on such a stack and model that differ in the largest change, if two thirds are in the"
+    " predicted order; a series of jobs with one layout, unless the best plan is above the highest measured MFU. Where nothing speaks for"
+    " it the job is open.\n"
+)
+
+
+def arguments(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The jobs above 1.25, the largest ratio first, and what speaks for and against each gain."""
+    far = sorted((row for row in rows if row["argument"]), key=lambda row: -row["ratio"])
+    return [(f"{row['id']}, {row['model']} on {row['gpus']} x {row['on']}", row["argument"]["text"]) for row in far]
+
+
+def without_rows() -> Iterator[str]:
+    """What a search may choose and no published run has, so that no row can correct its law or its band."""
+    of_kind = read_values()
+    stages = [word for word in ("ZeRO 2", "ZeRO 2 with a pipeline") if not any(word in values for values in of_kind.values())]
+    stacks = sorted({stack for stack, _ in of_kind} - {stack for (stack, _), values in of_kind.items() if "cp" in values})
+    if stages:
+        yield f"No published run has {' or '.join(stages)}, on any stack."
+    if stacks:
+        yield f"None has context parallelism on stacks like {', '.join(stacks)}; what runs on a torus is such a stack."
+    if stages or stacks:
+        yield (
+            "There is no row by which their laws or bands could be corrected. A plan with one of them counts a value that was never"
+            " measured: it is chosen only where it is predicted more than 5 % faster than any other plan, and its page names the value."
+        )
+
+
 def text(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Figures and a line for each job in a terminal."""
     cells = [_HEADER, *job_rows(rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(_HEADER))]
     right = range(2, 6)
     lines = ["  ".join(c.rjust(w) if k in right else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
-    return "\n".join([*summary_lines(figures), "", *(line.rstrip() for line in lines)])
+    argued = [f"{job}: {line}" for job, line in arguments(rows)]
+    return "\n".join([*summary_lines(figures), "", *(line.rstrip() for line in lines), "", *argued]).rstrip()
 
 
 def markdown(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -94,6 +135,13 @@ def markdown(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> I
     order = (0, 1, 6, 7, 8, 2, 3, 4, 5)  # texts first
     yield from markdown_table(tuple(_HEADER[k] for k in order), [tuple(row[k] for k in order) for row in job_rows(rows)], 5)
     yield ""
+    if lines := list(without_rows()):
+        yield "### What no run measured\n"
+        yield " ".join(lines) + "\n"
+    if argued := arguments(rows):
+        yield _ARGUED
+        yield from (f"- **{job}**: {line}" for job, line in argued)
+        yield ""
 
 
 def _seconds(value: float | None) -> str:

@@ -19,9 +19,10 @@ from ironlaw.estimate.as_data import plan_data
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.support import ceiling_data, support_data
 from ironlaw.terms import scalar
+from ironlaw.validate.argued import Evidence, argue, changes_of
 from ironlaw.validate.bubbles import bubble_error
 from ironlaw.validate.fill import Apart
-from ironlaw.validate.plans import PLAN, jobs_of, pairs_of, plan_known, slope
+from ironlaw.validate.plans import PLAN, TELLS, as_printed, jobs_of, pairs_of, plan_known, slope
 from ironlaw.validate.predict import Prepared, times
 
 LEAST_GPUS = 16  # of a job that is compared
@@ -29,13 +30,17 @@ LARGE = 64  # accelerators from which a job counts in the ratios
 FAR = 1.25  # a ratio above this is counted apart
 
 
-def compare_jobs(prepared: Prepared, page: Callable[[Estimate], str], folders: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def compare_jobs(
+    prepared: Prepared, page: Callable[[Estimate], str], folders: tuple[str, ...] = (), predicted: Any = None
+) -> list[dict[str, Any]]:
     """One row for each published job: its fastest measured plan against the best plan of the same question without a plan.
 
-    ``page`` prints an estimate: what rests on no measured run, or is above the highest measured, must stand there.
+    ``page`` prints an estimate: what rests on no measured run, or is above the highest measured, must stand there. ``predicted``: held-out
+    step times [s], by which pairs of measured plans test a change; by default those with the constants that ship.
     """
     seconds = times(prepared)
-    return [_compare(prepared, seconds, question, members, page, folders) for question, members in distinct_jobs(prepared)]
+    evidence = Evidence(prepared, seconds if predicted is None else predicted)
+    return [_compare(evidence, seconds, question, members, page, folders) for question, members in distinct_jobs(prepared)]
 
 
 def distinct_jobs(prepared: Prepared) -> list[tuple[dict[str, Any], list[int]]]:
@@ -49,7 +54,7 @@ def distinct_jobs(prepared: Prepared) -> list[tuple[dict[str, Any], list[int]]]:
 
 
 def _compare(
-    prepared: Prepared,
+    evidence: Evidence,
     seconds: Any,
     question: Mapping[str, Any],
     members: Sequence[int],
@@ -57,9 +62,10 @@ def _compare(
     folders: tuple[str, ...],
 ) -> dict[str, Any]:
     """One job as plain data; without a best plan where no plan of the question is legal."""
+    prepared = evidence.prepared
     i = min(members, key=lambda member: float(prepared.measured[member]))
-    run, (published, at) = prepared.runs[i], _place_of(prepared, i)
-    row = {
+    run, (published, at) = prepared.runs[i], evidence.places[i]
+    row: dict[str, Any] = {
         "id": run.id,
         "family": run.family,
         "model": run.cells.get("model_name", ""),
@@ -77,8 +83,7 @@ def _compare(
         return {**row, **dict.fromkeys(_OF_BEST), "refused": str(error)}
     group, place = found.place_of(0)
     best = scalar(group.step.tree, place)
-    return {
-        **row,
+    row |= {
         "best": plan_data(group, place),
         "best_s": best,
         "ratio": float(seconds[i]) / best if math.isfinite(best) else None,
@@ -88,9 +93,11 @@ def _compare(
         **_beyond_evidence(group, place, page(found)),
         "bubble_error": bubble_error(group, place),
     }
+    far = row["gpus"] >= LARGE and row["ratio"] is not None and row["ratio"] > FAR
+    return {**row, "argument": argue(row, changes_of((published, at), (group, place)), i, evidence, folders) if far else None}
 
 
-_OF_BEST = ("best", "best_s", "ratio", "fits", "mfu", "never_measured", "unnamed", "ceiling", "ceiling_unnamed", "bubble_error")
+_OF_BEST = ("best", "best_s", "ratio", "fits", "mfu", "never_measured", "unnamed", "ceiling", "ceiling_unnamed", "bubble_error", "argument")
 
 
 def _beyond_evidence(group: Group, at: int, printed: str) -> dict[str, Any]:
@@ -103,12 +110,6 @@ def _beyond_evidence(group: Group, at: int, printed: str) -> dict[str, Any]:
         "ceiling": over and {name: over[name] for name in ("mfu", "run")},
         "ceiling_unnamed": over is not None and not (over["run"] in printed and f"{over['mfu']:.1%}" in printed),
     }
-
-
-def _place_of(prepared: Prepared, i: int) -> tuple[Group, int]:
-    """The group of a run's answer, and its position there."""
-    answered, row = prepared.answers[i]
-    return answered.place_of(row)
 
 
 def refusal(group: Group, at: int) -> str:
@@ -130,6 +131,7 @@ def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: An
     ratios = np.array([row["ratio"] for row in large])
     mixture = np.array([row["mixture"] for row in large], dtype=bool)
     pairs = pairs_of(prepared, predicted, ())
+    printed = as_printed(pairs)
     measured = list(jobs_of(prepared, ()).values())
     errors = [abs(row["bubble_error"]) for row in rows if row["bubble_error"] is not None]
     return {
@@ -139,6 +141,8 @@ def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: An
         "ratio_median_dense": _median(ratios[~mixture]),
         "ratio_median_mixtures": _median(ratios[mixture]),
         "ratio_above_1_25": float(np.mean(ratios > FAR)) if large else None,
+        "above_1_25": sum(row["argument"] is not None for row in large),
+        "argued": sum(row["argument"] is not None and row["argument"]["argued"] for row in large),
         "refused": sum(bool(row["refused"]) for row in rows),
         "never_measured": sum(bool(row["never_measured"]) for row in rows),
         "never_measured_unnamed": sum(bool(row["unnamed"]) for row in rows),
@@ -146,6 +150,9 @@ def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: An
         "above_ceiling_unnamed": sum(bool(row["ceiling_unnamed"]) for row in rows),
         "slope": slope(pairs),
         "slope_families": slope(pairs, by_family=True),
+        "slope_printed": slope(printed),
+        "slope_printed_families": slope(printed, by_family=True),
+        "slope_far": slope([pair for pair in pairs if abs(pair.predicted) >= math.log1p(TELLS)]),
         "jobs_measured": len(measured),
         "pairs": len(pairs),
         "regret": _mean(_losses(prepared.measured, measured, predicted)),

@@ -15,6 +15,7 @@ import numpy as np
 from ironlaw.estimate.bands import likely_fastest
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.memory.errors import ANY
+from ironlaw.estimate.support import model_kind, stack_kind
 from ironlaw.files import read_shipped
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE, held_out_times, read_record, weighted_quantile
@@ -180,6 +181,8 @@ class Pair(NamedTuple):
     differ: list[str]
     measured: float
     predicted: float
+    stack: str = ""  # kind of stack and of model by which evidence counts
+    model: str = ""
 
     @property
     def right(self) -> bool:
@@ -206,8 +209,9 @@ def pairs_of(prepared: Prepared, predicted: Any, despite: tuple[Apart, ...] = (A
                 differ = [name for name in _LAYOUT if plans[a].get(name) != plans[b].get(name)]
                 if differ:
                     kind = next((k for k in OWN_SPREAD if k in (prepared.support[i], prepared.support[j])), ANY)
-                    ratios = (math.log(times[i] / times[j]) for times in (prepared.measured, predicted))
-                    pairs.append(Pair(family, kind, differ, *ratios))
+                    said, seen = (math.log(times[i] / times[j]) for times in (predicted, prepared.measured))
+                    job = _group_of(prepared, i)[0].job
+                    pairs.append(Pair(family, kind, differ, seen, said, stack_kind(job), model_kind(job)))
     return pairs
 
 
@@ -256,6 +260,12 @@ def slope(pairs: Sequence[Pair], by_family: bool = False, without: str = "") -> 
     measured, predicted = (np.array([getattr(pair, name) for pair in kept]) for name in ("measured", "predicted"))
     square = float(np.sum(weights * predicted**2))
     return float(np.sum(weights * measured * predicted)) / square if square else None
+
+
+def as_printed(pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs with the gain that a page prints as likely: the predicted log ratio times the slope learned without the family of the pair."""
+    learned = {family: slope(pairs, without=family) for family in dict.fromkeys(pair.family for pair in pairs)}
+    return [pair._replace(predicted=pair.predicted * (learned[pair.family] or 1.0)) for pair in pairs]
 
 
 def slope_note(pairs: Sequence[Pair]) -> str:
