@@ -61,10 +61,10 @@ def test_a_verdict_stands_where_one_is_needed_and_nowhere_else():
 
 
 def test_a_row_beyond_is_judged_by_the_file_and_one_within_by_the_number():
-    row = {"id": "megatron-papers-010"}
+    row = {"id": "bigscience-041"}
     assert plans.judge({**row, "ratio": 1.05})["verdict"] == "within 10 %"
     assert plans.judge({**row, "ratio": 0.80})["verdict"] == "within 10 %"
-    assert plans.judge({**row, "ratio": 1.50})["verdict"] == plans.read_notes()["verdict"]["megatron-papers-010"]
+    assert plans.judge({**row, "ratio": 1.50})["verdict"] == plans.read_notes()["verdict"]["bigscience-041"]
     assert plans.judge({"id": "nobody", "ratio": 1.50})["verdict"] == ""
 
 
