@@ -6,9 +6,14 @@ from typing import Any
 
 from ironlaw.cautions.of_estimates import ROWS as OF_ESTIMATES
 from ironlaw.cautions.of_questions import ROWS as OF_QUESTIONS
+from ironlaw.cautions.of_traces import ROWS as OF_TRACES
 from ironlaw.cautions.record import Caution, Row
 
-ROOMS = {"Estimates and searches": OF_ESTIMATES, "Questions": OF_QUESTIONS}  # by headings of their page
+ROOMS = {
+    "Estimates and searches": OF_ESTIMATES,
+    "Questions": OF_QUESTIONS,
+    "Diagnoses, stored runs and validations": OF_TRACES,
+}  # by headings of their page
 WARNINGS: dict[str, Row] = {code: row for rows in ROOMS.values() for code, row in rows.items()}
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.catalog.sourced import Reading, watch_sources
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError, quote
 from ironlaw.measure.communication.ranks import Ranks, align
 from ironlaw.measure.events import Trace
@@ -61,7 +63,7 @@ class Diagnosis(Shown):
     memory: tuple[MemoryRow, ...]  # measured against predicted
     memory_run: Mapping[str, Any] | None  # the run that the prediction of memory is of, what was assumed, and ways to fit
     assumptions: tuple[Mapping[str, Any], ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     verdicts: tuple[Verdict, ...] = field(default=())  # of each profile
     folders: tuple[str, ...] = ()
     read: tuple[Source, ...] = ()  # the sources of the values of the catalogue that were read
@@ -198,9 +200,9 @@ def _diagnose(
         except IronlawError as error:
             if file in named or len(files) == 1:
                 raise
-            skipped.append(f"skipped over: {error}")  # in a folder, files that cannot be read are skipped with a warning
+            skipped.append(caution("file-skipped-over", why=str(error)))
     if files and not readings.read_any:
-        raise InputError(f"none of {len(files)} files could be read; the first: {skipped[-len(files)].removeprefix('skipped over: ')}")
+        raise InputError(f"none of {len(files)} files could be read; the first: {skipped[-len(files)].values['why']}")
     _check_throughput(rate, readings, against, question)
     profiles = readings.profiles
     profiler_costs = [measure_profiler_cost(p, untraced) for p in profiles] if untraced is not None else []
@@ -288,9 +290,9 @@ def _add_file(
         readings.profiles += [analyse(trace) for trace in _keep_with_events(traces)]
 
 
-def _warnings(readings: _Readings, comparison: Comparison | None, many: bool) -> Iterator[str]:
+def _warnings(readings: _Readings, comparison: Comparison | None, many: bool) -> Iterator[Caution]:
     """The warnings of all files; with ``many`` files, a warning of a trace begins with its path."""
-    yield from (f"{p.trace.path}: {w}" if many else w for p in readings.profiles for w in p.warnings)
+    yield from (w.within(p.trace.path) if many else w for p in readings.profiles for w in p.warnings)
     yield from (w for log in readings.logs for w in log.warnings)
     yield from (w for s in readings.snapshots for w in s.warnings)
     yield from comparison.warnings if comparison is not None else ()
@@ -326,14 +328,14 @@ def _keep_with_events(traces: list[Trace]) -> list[Trace]:
 
 def _join_ranks(
     profiles: list[Profile], verdicts: tuple[Verdict, ...], logs: list[LogReading], memory: bool
-) -> tuple[Ranks | None, Verdict, list[str]]:
+) -> tuple[Ranks | None, Verdict, list[Caution]]:
     """Align the traces of one job, and give its verdict; files of different jobs have no common verdict."""
     if not profiles:
         return None, _judge_logs(logs, memory), []
     if len(profiles) == 1:
         return None, verdicts[0], []
     if why := _why_not_one_job(profiles):
-        warning = f"the files are not the ranks of one job ({why}): each has its own verdict"
+        warning = caution("not-one-job", why=why)
         return None, Verdict(None, None, None, None, warning), [warning]
     ranks = align([p.trace for p in profiles], [p.classified for p in profiles], [p.counted for p in profiles])
     return ranks, judge_job(profiles, ranks), list(ranks.warnings)
@@ -378,7 +380,7 @@ def _compare(
     question: Mapping[str, Any] | None,
     tokens_per_second: float | None,
     folders: tuple[str, ...],
-) -> tuple[Comparison | None, list[str]]:
+) -> tuple[Comparison | None, list[Caution]]:
     """Compare the first file with step times with the prediction, and why there is no comparison; None where none was asked for."""
     if against is None and not (question and question.get("model")):
         return _compare_by_log(readings.logs, question or {}, folders)
@@ -396,7 +398,9 @@ def _compare(
     raise QuestionError("no step times to compare with the estimate: give a trace, a log with step times, or --tokens-per-second")
 
 
-def _compare_by_log(logs: list[LogReading], question: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[Comparison | None, list[str]]:
+def _compare_by_log(
+    logs: list[LogReading], question: Mapping[str, Any], folders: tuple[str, ...]
+) -> tuple[Comparison | None, list[Caution]]:
     """Compare one log whose arguments describe its model and its step, where the accelerator is given; else no comparison."""
     from ironlaw.measure.logs.asked import missing_for_tokens
     from ironlaw.measure.versus.from_log import compare_log
@@ -408,7 +412,7 @@ def _compare_by_log(logs: list[LogReading], question: Mapping[str, Any], folders
     try:
         return compare_log(logs[0], None, None, question, folders)
     except IronlawError as error:
-        return None, [f"not compared with an estimate: {error}"]
+        return None, [caution("no-estimate-of-the-log", error.option, why=str(error))]
 
 
 def _memory(

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ironlaw.cautions.record import Caution
+
 Column = NDArray[np.int64]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
@@ -107,7 +109,7 @@ class Trace:
     messages: dict[int, Message] = field(default_factory=dict)  # by row of events, from the arguments of the kernel
     call_messages: dict[int, Message] = field(default_factory=dict)  # from record_param_comms, by external id
     properties: dict[str, object] = field(default_factory=dict)  # of the device and the run, as recorded
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     lost: int = 0  # device events in the file whose times cannot be read
 
     def text(self, index: int) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.measure.communication.classify import Classified, Unclassified, classify
 from ironlaw.measure.communication.collectives import Collective, Link, by_size, collectives, link_of
@@ -60,7 +62,7 @@ class Profile:
     folders: tuple[str, ...]
     names: KernelNames  # rules that give a kernel its class
     left_out: dict[str, int]  # number of events the policy dropped, by reason
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -262,35 +264,34 @@ def _count_left_out(trace: Trace, policy: Policy, keep: NDArray[np.bool_]) -> di
     return counts
 
 
-def _policy_warnings(trace: Trace, policy: Policy) -> list[str]:
+def _policy_warnings(trace: Trace, policy: Policy) -> list[Caution]:
     """Warn where events without a launch are counted."""
     count = int((trace.events.launch < 0).sum())
     if policy.unlinked == "keep" and count:
-        share = count / len(trace.events)
-        message = f"{count} of {len(trace.events)} device events ({share:.0%}) have no launch in the file and are counted"
-        return [f"{message}; --unlinked drop leaves them out"]
+        events = len(trace.events)
+        return [caution("unlinked-events", count=count, events=events, share=count / events)]
     return []
 
 
-def _warn_of_marks(trace: Trace, marks: list[tuple[int, int, int]]) -> list[str]:
+def _warn_of_marks(trace: Trace, marks: list[tuple[int, int, int]]) -> list[Caution]:
     """Warn about the steps, the clocks and the rank in a trace."""
     warnings = []
     if not marks:
-        warnings.append("the trace marks no ProfilerStep: it has no steps, and no last step to drop")
+        warnings.append(caution("no-step-marks"))
     numbers = sorted(m[0] for m in marks)
     if len(set(numbers)) < len(numbers):
         repeated = next(a for a, b in pairwise(numbers) if a == b)
-        warnings.append(f"ProfilerStep#{repeated} is marked twice at different times: each counts as a step")
+        warnings.append(caution("step-marked-twice", step=repeated))
     missing = numbers[-1] - numbers[0] + 1 - len(set(numbers)) if numbers else 0
     if missing:
-        warnings.append(f"{missing} of the steps between ProfilerStep#{numbers[0]} and #{numbers[-1]} are missing")
+        warnings.append(caution("steps-missing", count=missing, first=numbers[0], last=numbers[-1]))
     overlap = next(((a, b) for a, b in pairwise(marks) if b[1] < a[2]), None)
     if overlap:
-        warnings.append(f"ProfilerStep#{overlap[1][0]} begins before #{overlap[0][0]} ends: a launch belongs to the step that began last")
+        warnings.append(caution("steps-overlap", first=overlap[0][0], second=overlap[1][0]))
     return [*warnings, *_warn_of_clock(trace), *_warn_of_rank(trace)]
 
 
-def _warn_of_clock(trace: Trace) -> list[str]:
+def _warn_of_clock(trace: Trace) -> list[Caution]:
     """Warn of device events that begin before they were launched."""
     rows = np.flatnonzero(trace.events.launch >= 0)
     ahead = trace.launches.start[trace.events.launch[rows]] - trace.events.start[rows] if len(rows) else rows
@@ -298,14 +299,13 @@ def _warn_of_clock(trace: Trace) -> list[str]:
     if early <= EARLY * len(rows):
         return []
     most = int(ahead.max()) / 1000
-    message = f"{early} device events begin up to {most:,.0f} us before the call that launched them"
-    return [f"{message}: the clocks of host and device differ, so the reasons for idle time are uncertain"]
+    return [caution("clocks-differ", count=early, microseconds=most)]
 
 
-def _warn_of_rank(trace: Trace) -> list[str]:
+def _warn_of_rank(trace: Trace) -> list[Caution]:
     if trace.rank is None or trace.world_size is None or 0 <= trace.rank < trace.world_size:
         return []
-    return [f"the trace says rank {trace.rank} of {trace.world_size} ranks, which is impossible"]
+    return [caution("impossible-rank", rank=trace.rank, world_size=trace.world_size)]
 
 
 def _explain_no_events(trace: Trace, policy: Policy, steps: int) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.measure.profile import Profile
 from ironlaw.measure.roof import DISPATCH
@@ -50,12 +52,10 @@ def measure_profiler_cost(profile: Profile, untraced: float) -> ProfilerCost:
     return ProfilerCost(float(np.median(typical)) * 1e-9, untraced, len(walls))
 
 
-def check_profiler_cost(costs: Sequence[ProfilerCost]) -> list[str]:
+def check_profiler_cost(costs: Sequence[ProfilerCost]) -> list[Caution]:
     """Warn where a traced step is faster than the untraced one."""
     return [
-        f"a traced step takes {c.traced * 1e3:.1f} ms, less than --untraced-step {c.untraced * 1e3:.1f} ms: are both from the same run?"
-        for c in costs[:1]
-        if c.ratio * WARN < 1
+        caution("faster-than-untraced", traced_ms=c.traced * 1e3, untraced_ms=c.untraced * 1e3) for c in costs[:1] if c.ratio * WARN < 1
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import sentences
+from ironlaw.cautions.table import caution
 from ironlaw.estimate.as_data import common_keys
 from ironlaw.measure.read.limits import printable
 from ironlaw.measure.runs.differences import NS, window_parts
@@ -154,9 +155,9 @@ def compare_data(comparison: Mapping[str, Any]) -> dict[str, Any]:
     """The comparison of two runs as plain data."""
     warnings = []
     if differing := comparison["settings_that_differ"]:
-        warnings.append(f"the fingerprints differ in {', '.join(differing)}: your change is not the only difference")
+        warnings.append(caution("fingerprints-differ", names=differing))
     if any(run.contended for run in (comparison["a"], comparison["b"])):
-        warnings.append("others used the machine during one of the runs")
+        warnings.append(caution("machine-shared"))
     return {**comparison, "a": run_data(comparison["a"]), "b": run_data(comparison["b"]), "warnings": warnings}
 
 
@@ -283,9 +284,9 @@ def gate_page(data: Mapping[str, Any], colour: bool = False) -> str:
 def change_data(run: StoredRun, done: str) -> dict[str, Any]:
     """A change to a stored run, as plain data."""
     is_repeat = done == "kept" and not run.new
-    warnings = ["the store already has this diagnosis: nothing was added"] if is_repeat else []
+    warnings = [caution("already-stored")] if is_repeat else []
     if run.renamed:
-        warnings[-1] += f"; its label was {plain(run.renamed)} and is now replaced"
+        warnings = [caution("label-replaced", old=plain(run.renamed))]
     return {"done": done, "new": run.new, "store": run.store, "run": run_data(run), "warnings": warnings}
 
 

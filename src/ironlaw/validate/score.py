@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE
 from ironlaw.validate.predict import Prepared
@@ -151,12 +153,11 @@ def deciles(scored: Scored) -> list[dict[str, Any]]:
 FAR = 5.0  # factor; no published run is so far from its prediction, but milliseconds or a cluster's rate are
 
 
-def far_apart(scored: Scored) -> list[str]:
+def far_apart(scored: Scored) -> list[Caution]:
     """A sentence for each row whose measurement and prediction differ by ``FAR`` times or more: a unit may be wrong."""
     times = np.exp(np.abs(np.log(scored.predicted / scored.prepared.measured)))
     return [
-        f"line {run.line} ({run.id}): measured {scored.prepared.measured[i]:,.4g} s a step, predicted {scored.predicted[i]:,.4g} s, "
-        f"{times[i]:,.0f} times apart: check its units (seconds; tokens/s and TFLOP/s of one accelerator)"
+        caution("far-apart", line=run.line, id=run.id, measured=scored.prepared.measured[i], predicted=scored.predicted[i], times=times[i])
         for i, run in enumerate(scored.prepared.runs)
         if times[i] >= FAR
     ]

@@ -14,6 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.measure.communication.collectives import Collective
 
 Times = NDArray[np.int64]
@@ -63,7 +65,7 @@ class Matching:
     matched: tuple[Matched, ...]
     one_sided: dict[int, list[Collective]]  # by rank: messages whose other side is not recorded, for `pairs_by_time`
     unmatched: dict[int, int]  # by rank: number of calls without a match
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
 
 
 def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching:
@@ -75,7 +77,7 @@ def match(calls: dict[int, list[Collective]], clock: dict[int, int]) -> Matching
     matches: list[Matched] = []
     one_sided: dict[int, list[Collective]] = defaultdict(list)
     unmatched: dict[int, int] = defaultdict(int)
-    warnings: list[str] = []
+    warnings: list[Caution] = []
     for key, by_rank in groups.items():
         ordered, messages = _separate_messages(key, dict(sorted(by_rank.items())))
         for rank, rank_messages in messages.items():
@@ -104,21 +106,21 @@ def _separate_messages(key: Key, by_rank: dict[int, list[Collective]]) -> tuple[
     return {r: m for r, m in plain.items() if m}, {r: m for r, m in messages.items() if m}
 
 
-def _match_group(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) -> tuple[list[Matched], list[str]]:
+def _match_group(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int, int]) -> tuple[list[Matched], list[Caution]]:
     """Match the calls of one process group: by sequence number where all have one, else by order. Also returns warnings."""
     if len(by_rank) < 2:
         return [], []
     group = f"process group {key.group!r}" if key.group else "the process group without a name"
     size = max((c.n for calls in by_rank.values() for c in calls if c.n is not None), default=None)
     if size is not None and not key.ranks and key.pair is None and len(by_rank) > size:
-        return [], [f"{group} has {size} ranks and {len(by_rank)} traces call it: several groups have this name, so none is matched"]
+        return [], [caution("several-groups", process_group=group, size=size, traces=len(by_rank))]
     if all(_have_numbers(calls) for calls in by_rank.values()):
         return _by_sequence(key, by_rank), []
     warnings = []
     counts = {rank: len(calls) for rank, calls in by_rank.items()}
     if len(set(counts.values())) > 1:
         counted = ", ".join(f"rank {rank}: {count}" for rank, count in list(counts.items())[:16])
-        warnings.append(f"{group}: the ranks made different numbers of calls ({counted}); those that agree are matched")
+        warnings.append(caution("unequal-calls", process_group=group, counted=counted))
     base = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))
     rows: list[dict[int, Collective]] = [{base: call} for call in by_rank[base]]
     differ = 0
@@ -134,7 +136,7 @@ def _match_group(key: Key, by_rank: dict[int, list[Collective]], clock: dict[int
                 else:
                     differ += 1
     if differ:
-        warnings.append(f"{group}: {differ} calls differ in operation from rank {base} and are not matched")
+        warnings.append(caution("unequal-operations", process_group=group, count=differ, rank=base))
     return [Matched(key, row[base].operation, row) for row in rows if len(row) > 1], warnings
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ironlaw.cautions.record import as_record
+from ironlaw.cautions.record import Caution, as_record
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.communication.classify import Classified, Mask, classify
 from ironlaw.measure.communication.collectives import Collective, Link, collectives
@@ -71,7 +72,7 @@ class Ranks:
     residual_p95: int
     meetings: tuple[Meeting, ...]  # by start
     totals: tuple[RankTotal, ...]  # by rank
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
     places: tuple[int, ...] = ()  # for each rank, the index of its trace
 
     @property
@@ -126,7 +127,7 @@ def align(traces: Sequence[Trace], classified: Sequence[Classified] | None = Non
     clock = {rank: clock[rank] - offsets[rank] for rank in ranks}
     pairs = pairs_by_time(matching.one_sided, clock)
     for rank, count in _unpaired(matching.unmatched, matching.one_sided, pairs).items():
-        warnings.append(f"rank {rank}: {count} of {len(calls[rank])} collectives have no matching call on another rank")
+        warnings.append(caution("unmatched-calls", rank=rank, count=count, calls=len(calls[rank])))
     matches = [*matching.matched, *pairs]
     times = table(matches, ranks, clock)
     meetings = meetings_of(matches, ranks, times)
@@ -134,7 +135,7 @@ def align(traces: Sequence[Trace], classified: Sequence[Classified] | None = Non
     worst = int(spreads.max()) if len(spreads) else 0
     p95 = int(np.sort(spreads)[int(np.ceil(0.95 * len(spreads))) - 1]) if len(spreads) else 0
     if p95 > _RESIDUAL:
-        warnings.append(f"the ends of collectives are {p95} ns apart (p95) after alignment: transfer and waiting are uncertain by as much")
+        warnings.append(caution("ends-apart", ns=p95))
     joint = np.array([m.operation != "send_recv" for m in matches], bool)  # a pipeline stage that waits for its neighbour is not late
     totals = tuple(_total_rank(rank, column, *chosen[rank], times, joint, clock[rank]) for column, rank in enumerate(ranks))
     world, missing, job_warnings = _find_missing(traces, ranks)
@@ -152,27 +153,27 @@ def align(traces: Sequence[Trace], classified: Sequence[Classified] | None = Non
     )
 
 
-def _find_missing(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[str]]:
+def _find_missing(traces: Sequence[Trace], ranks: Sequence[int]) -> tuple[int | None, tuple[int, ...], list[Caution]]:
     """The number of ranks in the job, the missing ranks, and warnings."""
     warnings = []
     worlds = sorted({t.world_size for t in traces if t.world_size is not None})
     if len(worlds) > 1:
-        warnings.append(f"the traces are of jobs with {', '.join(map(str, worlds[:8]))} ranks: are they from one job?")
+        warnings.append(caution("several-jobs", sizes=worlds[:8]))
     world = worlds[-1] if worlds else None
     missing = tuple(sorted(set(range(world)) - set(ranks))) if world is not None and world < _MOST_RANKS else ()
     if missing:
         shown = ", ".join(map(str, missing[:16])) + (f" and {len(missing) - 16} more" if len(missing) > 16 else "")
-        warnings.append(f"{len(missing)} of {world} ranks are missing ({shown}); waiting for them looks like transfer")
+        warnings.append(caution("ranks-missing", count=len(missing), world_size=world, ranks=shown))
     return world, missing, warnings
 
 
-def _assign_ranks(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
+def _assign_ranks(traces: Sequence[Trace]) -> tuple[dict[int, int], list[Caution]]:
     """The trace of each rank, and warnings about the rank numbers in the files."""
     distinct, warnings = _drop_repeats(traces)
     devices = Counter(_file_of(traces[i]) for i in distinct)
     for (path, _), count in devices.items():
         if count > 1:
-            warnings.append(f"{path}: {count} devices in one file; they are numbered in order, not by the rank in the file")
+            warnings.append(caution("several-devices", path=path, count=count))
     trace_of_rank: dict[int, int] = {}
     unnamed = []
     for i in distinct:
@@ -180,9 +181,8 @@ def _assign_ranks(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
         if trace.rank is None or devices[_file_of(trace)] > 1:
             unnamed.append(i)
         elif trace.rank in trace_of_rank:
-            warnings.append(
-                f"{trace.path}: a second trace of rank {trace.rank}, after {traces[trace_of_rank[trace.rank]].path}; the first one counts"
-            )
+            first = traces[trace_of_rank[trace.rank]].path
+            warnings.append(caution("second-trace", path=trace.path, rank=trace.rank, trace=first))
         else:
             trace_of_rank[trace.rank] = i
     free = 0
@@ -191,17 +191,17 @@ def _assign_ranks(traces: Sequence[Trace]) -> tuple[dict[int, int], list[str]]:
             free += 1
         trace_of_rank[free] = i
         if devices[_file_of(traces[i])] == 1:
-            warnings.append(f"{traces[i].path}: no rank number; taken as rank {free}")
+            warnings.append(caution("no-rank", path=traces[i].path, rank=free))
     return trace_of_rank, warnings
 
 
-def _drop_repeats(traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
+def _drop_repeats(traces: Sequence[Trace]) -> tuple[list[int], list[Caution]]:
     """Leave out traces that are given twice."""
     once: list[int] = []
     warnings = []
     for i, trace in enumerate(traces):
         if any(trace.path == traces[j].path and np.array_equal(trace.events.start, traces[j].events.start) for j in once):
-            warnings.append(f"{trace.path}: given twice; it counts once")
+            warnings.append(caution("given-twice", path=trace.path))
         else:
             once.append(i)
     return once, warnings
@@ -235,14 +235,14 @@ def _read_host(trace: Trace) -> str | None:
 
 def _offsets(
     matches: list[Matched], ranks: list[int], clock: dict[int, int], hosts: dict[int, str | None]
-) -> tuple[dict[int, int], list[str]]:
+) -> tuple[dict[int, int], list[Caution]]:
     """By how much the clock of each rank is ahead: the lower median of its ends less those of ranks already aligned."""
     offsets = dict.fromkeys(ranks, 0)
     together = [m for m in matches if m.operation in _TOGETHER] or matches
     times = table(together, ranks, clock)
     end, present = times.end, times.present
     if not len(together):
-        return offsets, [f"no collective is shared by the {len(ranks)} ranks: nothing can be compared"] if len(ranks) > 1 else []
+        return offsets, [caution("nothing-shared", ranks=len(ranks))] if len(ranks) > 1 else []
     aligned = np.zeros(len(ranks), bool)
     aligned[int(np.argmax(present.sum(axis=0)))] = True
     ahead = np.zeros(len(ranks), np.int64)
@@ -262,7 +262,7 @@ def _offsets(
     warnings = []
     for j, rank in enumerate(ranks):
         if not aligned[j]:
-            warnings.append(f"rank {rank}: it shares no collective with the others; its clock is used unchanged")
+            warnings.append(caution("shares-nothing", rank=rank))
         elif abs(int(ahead[j])) > SAME_CLOCK:
             offsets[rank] = int(ahead[j])
     return offsets, warnings

@@ -10,6 +10,8 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Accelerator
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import UnknownNameError, nearest_names
 from ironlaw.measure.read.toml import shipped
 
@@ -23,7 +25,7 @@ class Device:
 
     record: Accelerator | None
     how: str
-    warning: str = ""
+    warning: Caution | None = None
 
 
 def device_named(name: str, properties: Mapping[str, Any], on: str | None = None, folders: tuple[str, ...] = ()) -> Device:
@@ -37,12 +39,11 @@ def device_named(name: str, properties: Mapping[str, Any], on: str | None = None
         return Device(load.record("accelerators", on, folders), f"--on {on}", _warn_of_other_device(on, name, recorded, folders))
     record, why = _find_in_catalogue(name, recorded, folders)
     if record is None:
-        return Device(None, "", f"{why}: its peak and bandwidth are unknown; name the device with --on{_nearest(name, folders)}")
+        return Device(None, "", caution("unknown-device", why=why, nearest=_nearest(name, folders)))
     count, accelerator = _number(recorded, "numSms"), load.record("accelerators", record, folders)
     expected = accelerator.sm_count
     if count and expected and abs(count - expected.value) > _OTHER_PART * expected.value:
-        mismatch = f"the trace calls its device {name!r}, which has {expected.value:.0f} multiprocessors; this one has {count:.0f}"
-        return Device(None, "", f"{mismatch}: a slice or another product; name the device with --on")
+        return Device(None, "", caution("other-product", device=name, usual=expected.value, multiprocessors=count))
     return Device(accelerator, why)
 
 
@@ -86,11 +87,11 @@ def _applies(rule: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
     return "multiprocessors" not in rule or count == rule["multiprocessors"]
 
 
-def _warn_of_other_device(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> str:
+def _warn_of_other_device(on: str, name: str, properties: Mapping[str, Any], folders: tuple[str, ...]) -> Caution | None:
     """A warning if the trace names another device than --on."""
     record, _ = _find_in_catalogue(name, properties, folders)
     chosen = load.resolve("accelerators", on, folders)
-    return f"--on {on}, but the trace names {name!r} ({record})" if record is not None and record != chosen else ""
+    return caution("other-device", on=on, device=name, accelerator=record) if record is not None and record != chosen else None
 
 
 def _nearest(name: str, folders: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import ROWS, Calls, Log, Notes, Rows, number
 
 NAME = "all-reduce-bench"
@@ -77,11 +78,11 @@ def _log(blocks: _Blocks, size: float, notes: Notes) -> Log:
     table = np.array(blocks.rows, np.float64).reshape(-1, 3)
     sizes = np.full(len(table), size) if size else table[:, 0] * table[:, 1]
     if len(table) and not size:
-        notes.warn("the output has no size; it is computed as throughput times duration")
+        notes.warn(caution("size-computed"))
     if len(table):
         ranks = max(blocks.ranks) + 1
         notes.argument("world_size", str(ranks))
-        notes.warn("'algo throughput' is printed in Gbit/s and counts both directions: algbw here is half of it")
+        notes.warn(caution("both-directions"))
     calls = Calls(
         collective="all_reduce",
         rank=np.array(blocks.ranks, np.int64),

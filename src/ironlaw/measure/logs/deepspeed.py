@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import Log, Notes, Rows, clock, number, ranked, whole
 
 NAME = "deepspeed"
@@ -89,6 +90,4 @@ def _profile(step: int, rows: Rows) -> None:
     if seconds > 0 and not any(row.iteration == step for row in rows.rows):
         rows.add(step, seconds, unusual="the step under DeepSpeed's FLOPS profiler", tflops=rate / 1e12 if rate else None)
     if forward:
-        rows.notes.warn(
-            "DeepSpeed's profiler counts the matrix products of a forward pass and multiplies by three; it misses fused attention"
-        )
+        rows.notes.warn(caution("deepspeed-profiler"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import Log, Notes, Rows, number, ranked
 
 NAME = "llm.c"
@@ -66,6 +67,6 @@ def _step(match: re.Match[str], rank: int | None, rows: Rows) -> None:
     if mfu is not None and mfu > 0:
         rows.notes.claims["mfu"] = mfu / 100.0
     elif mfu is not None:
-        rows.notes.warn("llm.c does not know this device and prints no MFU")
+        rows.notes.warn(caution("llm-c-prints-no-mfu"))
     if match[5]:
         rows.notes.argument("dtype", match[5])

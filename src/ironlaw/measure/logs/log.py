@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import Deadline, open_bytes
 
@@ -85,7 +87,7 @@ class Log:
     devices: int | None = None  # listed by nvidia-smi on one node, which is not the world size
     calls: Calls | None = None
     skipped: dict[str, int] = field(default_factory=dict)  # number of lines left out, by reason
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     printed: tuple[str, ...] = ()  # lines about device memory
 
     def __len__(self) -> int:
@@ -104,12 +106,12 @@ class Notes:
     devices: int = 0
     printed: list[str] = field(default_factory=list)  # lines about device memory, for read/memory_text
     skipped: Counter[str] = field(default_factory=Counter)
-    warnings: dict[str, None] = field(default_factory=dict)  # in order, each once
+    warnings: dict[Caution, None] = field(default_factory=dict)  # in order, each once
 
-    def warn(self, text: str) -> None:
+    def warn(self, warning: Caution) -> None:
         """Store a warning once; at most 100, so that a hostile file cannot fill memory."""
         if len(self.warnings) < 100:
-            self.warnings[text] = None
+            self.warnings[warning] = None
 
     def memory(self, line: str) -> None:
         """Store a line about device memory; at most 1,000 of them."""
@@ -210,7 +212,7 @@ class Rows:
         distinct, seen, top = list[_Row](), set[int](), -1
         for row in rows:
             if distinct and row.iteration < top - JITTER:
-                self.notes.warn(f"the run restarted: the log goes back from iteration {top} to {row.iteration}")
+                self.notes.warn(caution("restarted", top=top, iteration=row.iteration))
                 seen, top = set(), -1
                 row.aside = row.aside or "first iteration after a restart"
                 row.fresh = True

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import Log, Notes, Rows, ranked, whole
 
 NAME = "mlperf"
@@ -42,7 +43,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     for samples, samples_so_far, seconds, rank in blocks.finished:
         rows.add(samples_so_far // (batch or 1), seconds / (samples / (batch or 1)), rank=rank)
     if blocks.finished and not batch:
-        notes.warn("the log has no global_batch_size: times are per sample, not per iteration")
+        notes.warn(caution("times-per-sample"))
     return rows.log(NAME, averages=True, per="iteration" if batch else "sample")
 
 
@@ -87,7 +88,7 @@ class _Blocks:
         elif key == "run_stop" and self.run_start is not None and when > self.run_start:
             self.notes.claims["run_seconds"] = (when - self.run_start) / 1e3
             if fields.get("status") not in (None, "success"):
-                self.notes.warn(f"the run ended with status {str(fields.get('status'))[:40]!r}")
+                self.notes.warn(caution("ended-badly", status=str(fields.get("status"))[:40]))
         elif key == "tracked_stats":
             self._note_statistics(event.get("value"))
 

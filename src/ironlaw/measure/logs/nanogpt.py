@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import Log, Notes, Rows, number, ranked, whole
 
 NAME = "nanogpt"
@@ -45,7 +46,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
             notes.argument(_NAMES.get(match[1], match[1]), match[2])
     if "mfu" in notes.claims:
         notes.claims["peak"] = A100_PEAK
-        notes.warn("the MFU that nanoGPT prints divides by the bf16 peak of an A100 (312 TFLOP/s) on every device")
+        notes.warn(caution("nanogpt-peak"))
     return rows.log(NAME)
 
 

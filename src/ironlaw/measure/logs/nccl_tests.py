@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import ROWS, Calls, Log, Notes, Rows, number, ranked, whole
 
 NAME = "nccl-tests"
@@ -66,7 +67,7 @@ def _row(row: re.Match[str], measurements: list[tuple[float, float, float, float
             notes.skipped["a row without a time"] += 1
             continue
         if part[3] not in ("0", "N/A") and (number(part[3]) or 0.0) > 1e-3:
-            notes.warn(f"size {row[1]}: the test counted {part[3]} wrong values; the result is wrong, so its time means nothing")
+            notes.warn(caution("wrong-results", size=row[1], count=part[3]))
         time, algorithm, bus = (float(v or 0.0) for v in values)
         measurements.append((float(row[1]), time * 1e-6, algorithm * 1e9, bus * 1e9, in_place))
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import Log, Notes, Rows, clock, number, ranked
 
 NAME = "plain"
@@ -82,7 +83,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
         notes.skipped["a line with a step, and no time with a unit"] += without_unit
     log = rows.log(NAME, tokens_of="gpu" if of_gpu else "job")
     if rated and not of_gpu:
-        notes.warn("the log does not say whether its tokens per second are of one GPU: they are read as of the whole job")
+        notes.warn(caution("tokens-of-whole-job"))
     aside = tuple("" if why.startswith("no time") and rated else why for why in log.aside)
     return replace(log, aside=aside, warnings=tuple(notes.warnings))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.catalog.model import Model
-from ironlaw.cautions.record import as_record
+from ironlaw.cautions.record import Caution, as_record
 from ironlaw.errors import QuestionError
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.asked import fitting_length, options_of_run
@@ -61,7 +61,7 @@ class LogReading:
     arguments: dict[str, str]
     claims: dict[str, float]
     skipped: dict[str, int]
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
 
     def data(self) -> dict[str, Any]:
         """Plain data for JSON; values that are not finite become None."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import Log, Notes, Rows, clock, number, ranked, whole
 
 NAME = "torchtitan"
@@ -78,7 +79,7 @@ def _read_info(line: str, notes: Notes) -> None:
         notes.device_name = notes.device_name or match[1][:200]
         notes.claims.setdefault("memory_capacity", (number(match[2]) or 0.0) * 2.0**30)
     elif match := _UNKNOWN.search(line):
-        notes.warn(f"torchtitan does not know {match[1][:100]!r}: the MFU it prints divides by the peak of {match[2][:20]}")
+        notes.warn(caution("torchtitan-peak", device=match[1][:100], peak=match[2][:20]))
     elif match := _PEAK.search(line):
         peak = number(match[1])
         if peak:

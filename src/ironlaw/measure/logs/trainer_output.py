@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ironlaw.cautions.table import caution
 from ironlaw.measure.logs.log import ROWS, Log, Notes, Rows, number
 
 NAME = "trainer-output"
@@ -66,7 +67,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     _add_rows(rows, longest, losses)
     if not rows.rows and "steps_per_second" in notes.claims and "run_seconds" in notes.claims:
         steps = round(notes.claims["run_seconds"] * notes.claims["steps_per_second"])
-        notes.warn("the step time is a mean over the whole run, including evaluations, checkpoints and warm-up")
+        notes.warn(caution("mean-of-whole-run"))
         rows.add(max(steps, 1), 1.0 / notes.claims["steps_per_second"])
     return rows.log(NAME)
 
@@ -84,7 +85,7 @@ def _add_rows(rows: Rows, states: list[State], losses: dict[int, float]) -> None
             before = state
     last = states[-1] if states else before
     if not rows.rows and last.step > 0:
-        rows.notes.warn("the log is shorter than 20 s: the step time is the rate that it prints, which is smoothed")
+        rows.notes.warn(caution("smoothed-rate"))
         rows.add(last.step, last.seconds, loss=losses.get(last.step))
 
 

@@ -11,6 +11,7 @@ import math
 import re
 from typing import Any
 
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.logs.log import Log, Notes, Rows
 from ironlaw.measure.read.limits import open_bytes
@@ -49,14 +50,14 @@ def _log(state: dict[str, Any], history: list[dict[str, Any]], notes: Notes) -> 
     loss = next((value for h in reversed(history) if (value := _finite(h.get("loss"))) is not None), None)
     end = next((h for h in reversed(history) if (_finite(h.get("train_runtime")) or 0.0) > 0), None)
     if end is None or not steps or not 1 <= steps < 2**53:
-        notes.warn("no train_runtime: the run did not end, and before that a trainer_state.json has no times")
+        notes.warn(caution("no-runtime"))
         return rows.log(NAME)
     runtime = float(end["train_runtime"])
     notes.claims["run_seconds"] = runtime
     rate = _finite(end.get("train_samples_per_second"))
     if rate:
         notes.claims["samples_per_second"] = rate
-    notes.warn("the step time is a mean over the whole run, including evaluations, checkpoints and warm-up")
+    notes.warn(caution("mean-of-whole-run"))
     rows.add(int(steps), runtime / steps, loss=loss)
     log = rows.log(NAME)
     log.averaged[:] = int(steps)

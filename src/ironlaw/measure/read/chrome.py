@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.events import KERNEL, MEMCPY, MEMSET, NONE, Column, DeviceEvents, Message, Shape, Spans, Trace
 from ironlaw.measure.read.json_stream import REFUSED, Event, EventStream, as_json
@@ -313,7 +314,7 @@ class _Reader:
                     messages=messages if rows is None else _select_messages(messages, rows),
                     call_messages=self.call_messages,
                     properties=single | _device(header, device),
-                    warnings=tuple(f"{count} events left out: {why}" for why, count in self.left_out.items()),
+                    warnings=tuple(caution("events-left-out", count=count, why=why) for why, count in self.left_out.items()),
                     lost=self.lost,
                 )
             )

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ironlaw.cautions.record import as_record
+from ironlaw.cautions.record import Caution, as_record
 from ironlaw.measure.logs.log import Notes, lines, number
 
 OOM, SUMMARY, DEEPSPEED, SMI = "out-of-memory message", "memory_summary", "DeepSpeed memory lines", "nvidia-smi"
@@ -76,7 +76,7 @@ class MemoryText:
 
     path: str
     entries: tuple[PrintedMemory, ...]  # the one with the most memory first
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
 
     @property
     def fullest(self) -> PrintedMemory:

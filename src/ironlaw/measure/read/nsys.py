@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.events import KERNEL, MEMCPY, MEMSET, NONE, Column, DeviceEvents, Message, Shape, Spans, Trace
 from ironlaw.measure.read.limits import printable
@@ -77,7 +79,7 @@ class _Export:
     def __init__(self, database: Database) -> None:
         self.database, self.path = database, database.path
         self.names = Names()
-        self.warnings: list[str] = []
+        self.warnings: list[Caution] = []
         self.strings: dict[int, str] = {}
         self.shapes: dict[str, int] = {}
         self.schema = self._read_pairs("META_DATA_EXPORT", "name", "value").get("EXPORT_SCHEMA_VERSION", "")
@@ -145,7 +147,7 @@ class _Export:
         backwards = (end < start) | (start < -(1 << 62)) | (end > 1 << 62)
         for rows, fault in ((untimed, "have no times"), (backwards & ~untimed, "end before they start")):
             if count := int(rows.sum()):
-                self.warnings.append(f"{table}: {count} rows {fault} and are left out")
+                self.warnings.append(caution("rows-left-out", table=table, count=count, fault=fault))
         keep: NDArray[np.bool_] = ~(untimed | backwards)
         return keep
 
@@ -155,7 +157,7 @@ class _Export:
     def _warn_of_missing(self, table: str, names: list[str]) -> None:
         names = [n for n in names if n not in _NAMES and n not in ("jsonTextId", "graphNodeId")]
         if names:
-            self.warnings.append(f"{table} has no column {', '.join(names)}{self._version()}")
+            self.warnings.append(caution("no-column", table=table, columns=names, version=self._version()))
 
     def _read_events(self) -> Columns:
         """All device events, with their kind and the number of their name."""
@@ -180,9 +182,7 @@ class _Export:
         if table == KERNELS and count and not any(n in self.database.columns(table) for n in _NAMES):
             raise InputError(f"{self.path}: {table} has none of the columns {', '.join(_NAMES)}{self._version()}")
         if table == GRAPHS and count:
-            self.warnings.append(
-                f"{count} CUDA graphs are recorded without their kernels; profile with --cuda-graph-trace=node to see them"
-            )
+            self.warnings.append(caution("graphs-without-kernels", count=count))
         naming = values.get("graphId", values.get("copyKind", none))
         for name in _NAMES if table == KERNELS else ():  # a name that is NULL in one column may be in the next
             naming = np.where(naming == NONE, values[name], naming)
@@ -197,11 +197,11 @@ class _Export:
     def _read_host(self) -> tuple[Columns, Columns, list[str | None], list[str | None]]:
         """API calls; NVTX ranges with their texts and payloads."""
         if not self.database.columns(CALLS):
-            self.warnings.append(f"no table {CALLS}: events cannot be linked to their launch")
+            self.warnings.append(caution("no-table-of-calls", table=CALLS))
         calls = self._read_table(CALLS, ("start", "end", "globalTid", "correlationId", "nameId"))
         names = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
         if not self.database.columns(RANGES):
-            self.warnings.append("no NVTX ranges in the file: no steps and no operators")
+            self.warnings.append(caution("no-ranges"))
             return calls, {name: np.empty(0, np.int64) for name in names}, [], []
         if "start" not in self.database.columns(RANGES) or "end" not in self.database.columns(RANGES):
             raise InputError(f"{self.path}: {RANGES} has no columns start and end{self._version()}")
@@ -213,7 +213,7 @@ class _Export:
         if "eventType" in values:
             spans = np.isin(ranges["eventType"], RANGE_TYPES)
             if count := int((spans & ~closed).sum()):
-                self.warnings.append(f"{RANGES}: {count} ranges never end and are left out")
+                self.warnings.append(caution("ranges-never-end", table=RANGES, count=count))
             closed &= spans
         keep = np.flatnonzero(closed)
         ranges = {name: column[keep] for name, column in ranges.items()}
@@ -228,7 +228,7 @@ class _Export:
         used_texts = set(np.unique(np.concatenate(text_numbers)).tolist())
         if not {"id", "value"} <= set(self.database.columns("StringIds")):
             if used_texts - {NONE}:
-                self.warnings.append("StringIds is missing: kernels and calls have numbers instead of names")
+                self.warnings.append(caution("no-names"))
             return
         texts: dict[str, str] = {}
         for rows in self.database.chunks("StringIds", ("id", "value")):
@@ -348,7 +348,7 @@ class _Export:
         is_nccl = np.fromiter(("nccl" in name.lower() for name in self.names.index), np.bool_, len(self.names.index))
         messages, unlinked = payload_messages(spans, events, launches, is_nccl[events.name])
         if unlinked:
-            self.warnings.append(f"{unlinked} NCCL ranges with a size belong to grouped calls: their kernels have no size")
+            self.warnings.append(caution("grouped-calls", count=unlinked))
         return messages
 
     def _read_base(self) -> int:
@@ -396,7 +396,7 @@ def link(correlation: Column, launches: Column) -> Column:
     return np.where(matches, order[at], NONE).astype(np.int64)
 
 
-def _add_shared(trace: Trace, names: tuple[str, ...], shapes: tuple[Shape, ...], warnings: tuple[str, ...]) -> Trace:
+def _add_shared(trace: Trace, names: tuple[str, ...], shapes: tuple[Shape, ...], warnings: tuple[Caution, ...]) -> Trace:
     """Add to ``trace`` what all traces of a file share."""
     from dataclasses import replace
 

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ironlaw.cautions.record import as_record
+from ironlaw.cautions.record import Caution, as_record
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import Deadline, open_bytes, printable
 from ironlaw.measure.read.pickles import is_pickle, load_plain
@@ -115,7 +116,7 @@ class Snapshot:
     form: str  # "pickle" or "json"
     devices: tuple[DeviceMemory, ...]
     settings: dict[str, Any]  # of the allocator, as recorded
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -173,7 +174,7 @@ class _Reader:
         self.path, self.rows = path, 0
         self.deadline = Deadline(path, 600.0)
         self.lines: dict[int, str] = {}  # by id of the list of frames: stacks are shared, and each is read once
-        self.warnings: list[str] = []
+        self.warnings: list[Caution] = []
 
     def snapshot(self, tree: dict[str, Any], form: str) -> Snapshot:
         """Read the segments and the trace of every device."""
@@ -182,7 +183,7 @@ class _Reader:
             by_device.setdefault(self.whole(segment, "device", "segments", 0), []).append(segment)
         traces = [self.listed(t, "device_traces") for t in self.listed(tree.get("device_traces") or [], "device_traces")]
         if not any(traces):
-            self.warnings.append("no trace of allocations, so no peak; record it with _record_memory_history(enabled='all')")
+            self.warnings.append(caution("no-allocations"))
         numbers = sorted(set(by_device) | {i for i, trace in enumerate(traces) if trace})
         devices = tuple(self.device(n, by_device.get(n, []), traces[n] if n < len(traces) else []) for n in numbers)
         if not devices:

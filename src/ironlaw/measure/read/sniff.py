@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.files import check_name, is_folder
 from ironlaw.measure import logs
@@ -62,10 +64,10 @@ def _kind(start: bytes) -> str | None:
     return "json" if text[:1] == b"{" else None
 
 
-def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
+def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[Caution]]:
     """List the files to read, folders expanded and sorted; and a warning for each file in a folder that is skipped."""
     files: list[Path] = []
-    skipped: list[str] = []
+    skipped: list[Caution] = []
     for path in map(Path, paths):
         check_name(path)
         if not is_folder(path):
@@ -79,11 +81,11 @@ def files_of(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
             try:
                 kind_of(file, sure=True)
             except InputError as error:
-                skipped.append(f"skipped: {error}")
+                skipped.append(caution("file-skipped", why=str(error)))
             else:
                 readable.append(file)
         if not readable:
-            first = f"; the first: {skipped[-len(candidates)].removeprefix('skipped: ')}" if candidates else f"; ironlaw reads {READS}"
+            first = f"; the first: {skipped[-len(candidates)].values['why']}" if candidates else f"; ironlaw reads {READS}"
             raise InputError(f"{path}: no trace or log among {len(candidates)} files{first}")
         files += readable
     once = {os.path.realpath(file): file for file in reversed(files)}  # also a file that has several names

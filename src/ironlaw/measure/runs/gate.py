@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.measure.noise import NORMAL_MAD
 from ironlaw.measure.runs.ranktest import mann_whitney
 from ironlaw.measure.runs.saved_diagnosis import TERMS, WALL, medians
@@ -52,7 +54,7 @@ class Gate:
     verdict: str
     reasons: tuple[str, ...]
     checks: tuple[Check, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -137,14 +139,11 @@ def _verdict(checks: Sequence[Check]) -> tuple[str, list[str]]:
     return PASSED, [f"the median step moved by {step.shift:+.1%}; the limit is {step.threshold:.1%}"]
 
 
-def _warnings(checks: Sequence[Check]) -> list[str]:
+def _warnings(checks: Sequence[Check]) -> list[Caution]:
     """Warn where the noise is not known, and where the parts of a step are not compared."""
     step, warnings = checks[0], []
     if step.noise is None:
-        warnings.append(
-            f"noise not known: the store has {step.learned_from} other runs of this fingerprint, {LEARNED_FROM} are needed;"
-            f" the limit is {LEAST_SHIFT:.0%}"
-        )
+        warnings.append(caution("noise-unknown", learned_from=step.learned_from, needed=LEARNED_FROM, limit=LEAST_SHIFT))
     if len(checks) == 1:
-        warnings.append("only the step time is checked: the parts of a step are not in both runs")
+        warnings.append(caution("only-step-time"))
     return warnings

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
-from ironlaw.cautions.record import as_record
+from ironlaw.cautions.record import Caution, as_record
 from ironlaw.errors import InputError, QuestionError
 from ironlaw.measure.read.toml import shipped
 from ironlaw.measure.versus.predicted import RATES, Predicted, read_estimate
@@ -98,7 +98,7 @@ class Comparison:
     predicted: Predicted
     rows: tuple[Row, ...]  # the largest difference first; none for a log
     sentence: str
-    warnings: tuple[str, ...]
+    warnings: tuple[Caution, ...]
     run: MeasuredRun | None = None  # of a log or a throughput: its MFUs, and what could explain the difference
     next_command: str = ""  # that shows more
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.measured import measured_run
 from ironlaw.measure.logs.asked import missing_for_tokens
@@ -34,7 +36,7 @@ def compare_log(
     against: str | Path | None,
     question: Mapping[str, Any],
     folders: tuple[str, ...],
-) -> tuple[Comparison | None, list[str]]:
+) -> tuple[Comparison | None, list[Caution]]:
     """The comparison, or None with the reason as a warning. ``tokens_per_second`` is given by the user, and is taken before the log's."""
     if against is not None:
         if log is None or log.steps is None:
@@ -48,7 +50,7 @@ def compare_log(
     if timed and (missing := missing_for_tokens(options)):
         assert log is not None
         length = "" if log.seq_len_that_fits is None else f" (the TFLOP/s that it prints agree with --seq-len {log.seq_len_that_fits})"
-        return None, [f"not compared with an estimate: the log does not say the tokens of a step; give {' and '.join(missing)}{length}"]
+        return None, [caution("not-compared", missing=missing, length=length)]
     estimate = run_estimate(options, folders)
     group, at = estimate.place_of(0)
     tokens = scalar(group.plan.global_batch_size, at) * scalar(group.plan.seq_len, at)
@@ -56,8 +58,7 @@ def compare_log(
     found = compare(_measured(log, seconds), read_estimate(estimate))
     warnings = list(found.warnings)
     if not timed and (missing := missing_for_tokens(options)):
-        taken = f"{tokens:,.0f} tokens a step are taken"
-        warnings.append(f"the measured throughput is compared with the best batch of an estimate: {taken}; give {' and '.join(missing)}")
+        warnings.append(caution("compared-with-best-batch", tokens=tokens, missing=missing))
     return replace(
         found,
         run=measured_run(group, at, step=seconds),

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError, MissingOptionError, PlanError, QuestionError, quote
 from ironlaw.estimate.saved import rename_rates
 from ironlaw.files import parse_json
@@ -44,7 +46,7 @@ class Predicted:
     rates: Mapping[str, float | None]  # by the names of RATES, and model_flop_per_second_per_gpu
     peak: Mapping[str, Any]
     assumed: tuple[str, ...]  # axes of the plan that the estimate chose itself
-    unfit: str = ""  # warning if the estimate does not fit in memory
+    unfit: Caution | None = None  # warning if the estimate does not fit in memory
 
     @property
     def model_flop(self) -> float | None:
@@ -161,13 +163,13 @@ def _check_terms(leaves: dict[str, float], seconds: float, where: str) -> None:
         raise InputError(f"{where}: the terms sum to {total:g} s, but the step is {seconds:g} s: the file was changed by hand")
 
 
-def _warn_if_unfit(data: dict[str, Any], where: str) -> str:
+def _warn_if_unfit(data: dict[str, Any], where: str) -> Caution | None:
     """A warning if the estimate says that the measured run does not fit in memory."""
     memory = data.get("memory")
     if not isinstance(memory, dict) or memory.get("fits") is not False:
-        return ""
+        return None
     size, room = (_check_number(memory.get(key), f"memory.{key}", where) for key in ("device", "capacity_bytes"))
-    return f"the estimate needs {size / 2**30:.1f} GiB of {room / 2**30:.1f} GiB, but the run fitted: another plan, or a wrong estimate"
+    return caution("estimate-did-not-fit", needed_gib=size / 2**30, room_gib=room / 2**30)
 
 
 def _read_table(data: dict[str, Any], key: str, where: str) -> dict[str, Any]:

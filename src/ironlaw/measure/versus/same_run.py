@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Caution
+from ironlaw.cautions.table import caution
 from ironlaw.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ NUMERATORS_AGREE = 0.02  # FLOPs counted from sizes and from the formula differ 
 STAGES_AGREE = 0.5  # between one pipeline stage and the mean of all: with few layers, the output layer may be half of a stage
 
 
-def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -> list[str]:
+def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -> list[Caution]:
     """Warnings that the two differ, or that the comparison rests on assumptions; ``expected`` is the predicted compute time [s]."""
     warnings = [
         _check_device(measured, predicted),
@@ -34,7 +36,7 @@ def find_mismatches(measured: Measured, predicted: Predicted, expected: float) -
         _check_assumptions(predicted),
         predicted.unfit,
     ]
-    return [line for line in warnings if line]
+    return [line for line in warnings if line is not None]
 
 
 def same_device(name: str, accelerator: str) -> bool | None:
@@ -65,76 +67,71 @@ def same_work(measured: Measured, predicted: Predicted) -> bool:
     return same_device(measured.device, predicted.plan["accelerator"]) is not False and not _check_world(measured, predicted)
 
 
-def _check_device(measured: Measured, predicted: Predicted) -> str:
+def _check_device(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn where the devices differ or the measured one is unknown."""
     accelerator = predicted.plan["accelerator"]
     agrees = same_device(measured.device, accelerator)
     if agrees is None:
-        return f"the measured file has no device name: it may be another device than the predicted {accelerator}"
-    return "" if agrees else f"not the same device: measured on {measured.device[:80]!r}, predicted for {accelerator}"
+        return caution("no-device-name", accelerator=accelerator)
+    return None if agrees else caution("not-the-same-device", device=measured.device[:80], accelerator=accelerator)
 
 
-def _check_world(measured: Measured, predicted: Predicted) -> str:
+def _check_world(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn where the numbers of accelerators differ."""
     gpus = int(predicted.plan["gpus"])
     if measured.world_size is None or measured.world_size == gpus:
-        return ""
-    return f"not the same number of accelerators: measured on {measured.world_size}, predicted for {gpus}"
+        return None
+    return caution("not-the-same-gpus", measured=measured.world_size, predicted=gpus)
 
 
-def _check_layers(measured: Measured, predicted: Predicted) -> str:
+def _check_layers(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn if the layers differ. Pipeline stages may differ by one layer."""
     allowed = 0.0 if predicted.stage == "only" else 1.0
     if measured.layers is None or not predicted.layers or abs(measured.layers - predicted.layers) <= allowed:
-        return ""
-    return f"not the same layers: {measured.layers:g} on the measured rank, {predicted.layers:g} on the predicted stage"
+        return None
+    return caution("not-the-same-layers", measured=measured.layers, predicted=predicted.layers)
 
 
-def _check_microbatches(measured: Measured, predicted: Predicted) -> str:
+def _check_microbatches(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn where the numbers of micro-batches differ."""
     count = predicted.plan["num_microbatches"]
     if measured.microbatches is None or measured.microbatches == count:
-        return ""
-    return f"not the same micro-batches: {measured.microbatches:g} per step measured, {count:g} predicted"
+        return None
+    return caution("not-the-same-micro-batches", measured=measured.microbatches, predicted=count)
 
 
-def _check_transformer(measured: Measured, predicted: Predicted) -> str:
+def _check_transformer(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn where convolutions take so much time that the model is no transformer."""
     convolution_share = measured.parts.get("convolution", 0.0) / measured.step_seconds
     if convolution_share < OF_CONVOLUTION or "convolution and gates" in predicted.leaves:
-        return ""
-    return f"not a transformer: convolutions take {convolution_share:.0%} of the measured step, and ironlaw estimates transformers only"
+        return None
+    return caution("not-a-transformer", share=convolution_share)
 
 
-def _check_recompute(measured: Measured, predicted: Predicted, expected: float) -> str:
+def _check_recompute(measured: Measured, predicted: Predicted, expected: float) -> Caution | None:
     """Warn if the shares of recomputation in compute time differ; shares, so that slow kernels and waiting do not matter."""
     computed = measured.compute_seconds
     if measured.recompute_seconds is None or not (computed and expected):
-        return ""
+        return None
     share, predicted_share = measured.recompute_seconds / computed, predicted.recompute_seconds / expected
     if abs(share - predicted_share) < OF_RECOMPUTE:
-        return ""
-    line = (
-        f"not the same recomputation: {share:.1%} of the computation measured, {predicted_share:.1%} predicted; give the run's --recompute"
-    )
-    return line if share > predicted_share else f"{line} (a trace does not show products that compiled code recomputes)"
+        return None
+    aside = "" if share > predicted_share else " (a trace does not show products that compiled code recomputes)"
+    return caution("not-the-same-recomputation", measured=share, predicted=predicted_share, aside=aside)
 
 
-def _check_utilisation(measured: Measured, predicted: Predicted) -> str:
+def _check_utilisation(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn if the MFUs differ. A pipeline stage and the whole plan agree less closely, so the limit is larger."""
     if measured.mfu is None or not predicted.rates.get("mfu"):
-        return ""
+        return None
     if measured.mfu > 1.0:
-        return f"the measured MFU is {measured.mfu:.0%}, above 100 %: the peak, the device or the FLOP count is wrong"
+        return caution("mfu-above-peak", mfu=measured.mfu)
     slower = predicted.seconds / measured.step_seconds
     mfu = predicted.rates.get(matching_mfu(measured, predicted)) or 0.0
     near = NUMERATORS_AGREE if predicted.stage in (None, "only") else STAGES_AGREE
     if not mfu or abs(measured.mfu / (mfu * slower) - 1.0) < near:
-        return ""
-    return (
-        f"the MFUs count differently: {measured.mfu:.1%} as measured, {mfu * slower:.1%} with the FLOPs and the peak of the estimate over "
-        "the same step"
-    )
+        return None
+    return caution("mfu-counts-differently", measured=measured.mfu, predicted=mfu * slower)
 
 
 def matching_mfu(measured: Measured, predicted: Predicted) -> str:
@@ -150,22 +147,21 @@ def matching_mfu(measured: Measured, predicted: Predicted) -> str:
     return min(candidates, key=lambda name: abs(candidates[name] - traced)) if traced is not None and candidates else "mfu"
 
 
-def _check_steps(measured: Measured) -> str:
+def _check_steps(measured: Measured) -> Caution | None:
     if measured.steps is None or measured.steps >= FEWEST_STEPS:
-        return ""
-    return f"{measured.steps} measured step{'s' if measured.steps != 1 else ''}: too few to tell a difference from noise; profile 3 or more"
+        return None
+    return caution("few-steps", steps=measured.steps, noun="step" if measured.steps == 1 else "steps")
 
 
-def _check_stage(measured: Measured, predicted: Predicted) -> str:
+def _check_stage(measured: Measured, predicted: Predicted) -> Caution | None:
     """Warn where the measured rank may be of another pipeline stage than the estimate describes."""
     if not measured.parts or predicted.stage in (None, "only"):
-        return ""
-    pace = f"the slowest pipeline stage ({predicted.stage})"
-    which = "" if measured.rank is None else f"rank {measured.rank} is compared, and "
-    return f"the estimate describes {pace}: {which}a rank of another stage computes less and waits more"
+        return None
+    compared = "" if measured.rank is None else f"rank {measured.rank} is compared, and "
+    return caution("other-stage", stage=predicted.stage, compared=compared)
 
 
-def _check_assumptions(predicted: Predicted) -> str:
+def _check_assumptions(predicted: Predicted) -> Caution | None:
     if not predicted.assumed:
-        return ""
-    return f"the estimate chose {', '.join(predicted.assumed[:12])}; give the values of the run"
+        return None
+    return caution("chosen-values", values=list(predicted.assumed[:12]))
