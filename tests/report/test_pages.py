@@ -34,6 +34,7 @@ QUESTIONS = (
     ("estimate", "llama-3-8b", "--on", "rtx-4090", "--gpus", "1", "--qlora", "--seq-len", "2048"),
     ("estimate", "gpt-3-175b", "--on", "tpu-v5p", "--gpus", "512"),
     ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "16", "--global-batch-size", "128"),
+    ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "2..64", "--tokens", "1T", "--deadline", "30"),
     ("compare", "llama-2-13b", "--on", "h100-sxm,a100-sxm-80gb,mi300x,b200,tpu-v5p", "--gpus", "64", "--tokens", "400B"),
     ("lessons", "llama-2-13b", "--on", "h100-sxm", "--gpus", "64"),
     ("lessons", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"),

@@ -66,7 +66,8 @@ ANSWERS: dict[str, str] = {  # names without an exact meaning here: what to writ
     "csv": "write --format csv",
     "markdown": "write --format markdown",
     "deadline": "is a question of solve, which finds the number of accelerators: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS",
-    "budget": "is a question of solve, which finds what it pays for: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS --budget USD",
+    "budget": "is a question of solve, which finds what it pays for: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS --budget USD;"
+    " a budget of FLOP is --compute of scaling",
     "region": "write --grid, a region's electricity",
 }
 

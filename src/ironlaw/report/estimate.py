@@ -221,7 +221,8 @@ def _examples_of_a_micro_batch(group: Group, plan: dict[str, Any]) -> str:
     assert job.objective is not None
     what = "pairs" if job.objective.sequences == 2 else "examples"
     examples = plan["micro_batch_size"] / job.objective.sequences
-    words = f"micro-batch {examples:,.3g} {what} = {plan['micro_batch_size']:,} sequences"
+    one = what.removesuffix("s") if examples == 1.0 else what
+    words = f"micro-batch {examples:,.3g} {one} = {plan['micro_batch_size']:,} sequences"
     return f"{words} ({job.framework.name} counts {what})" if job.framework.counts_examples else words
 
 

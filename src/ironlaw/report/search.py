@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ironlaw import units
@@ -165,10 +165,12 @@ def _slower(plan: dict[str, Any], other: dict[str, Any], goal: str) -> str:
     if goal == "time" and plan["plan"]["gpus"] == other["plan"]["gpus"]:
         return f"the next, {_mesh(other)}, takes {_likely(longer, other['likely_longer'])}"
     words = {"time": "time", "cost": "money", "energy": "energy", "carbon": "carbon", "gpus": "accelerators"}
-    if plan["goal"]:
+    if other["goal"] == plan["goal"]:
+        more = "no more"
+    elif plan["goal"]:
         more = f"{other['goal'] / plan['goal'] - 1.0:.1%} more"
     else:  # machines or power that cost nothing
-        more = "more" if other["goal"] else "no more"
+        more = "more"
     return f"the next, {_mesh(other)}, takes {more} {words[goal]}, a step {step}"
 
 
@@ -367,22 +369,31 @@ def advice(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     useless = [r["name"] for r in rows if r["gain"] < _NO_GAIN]
     if useless:
         yield ink.dim(f"  no gain from {', '.join(useless)}")
-    for row in (r for r in data["advice"] if r["about"] == "crossover"):
-        yield _crossover(row, ink)
+    yield from _crossovers([row for row in data["advice"] if row["about"] == "crossover"], ink)
     for row in (r for r in data["advice"] if r["about"] == "scaling"):
         points = ", ".join(f"{p['efficiency']:.0%} on {p['gpus']:,.0f}" for p in row["points"])
         yield f"  tokens/s per accelerator {_SCALED[row['name']]}: {points}"
 
 
-def _crossover(row: dict[str, Any], ink: Ink) -> str:
-    """Where the bound and the largest loss change along one axis."""
-    first, last = row["points"][0], row["points"][-1]
-    axis = f"  {row['name']} {first['value']:,.0f} to {last['value']:,.0f}"
-    if not row["changes"]:
-        return ink.dim(f"{axis}: {first['by']}-bound throughout")
+def _crossovers(rows: Sequence[dict[str, Any]], ink: Ink) -> Iterator[str]:
+    """Axes along which the bound stays, by bound in one line; then where the bound and the largest loss change along the others."""
+    same: dict[str, list[str]] = {}
+    for row in rows:
+        if not row["changes"]:
+            same.setdefault(row["points"][0]["by"], []).append(_axis(row))
+    for bound, axes in same.items():
+        yield ink.dim(f"  {', '.join(axes)}: {bound}-bound throughout")
     name = {"by": "bound", "lost_to": "largest loss"}
-    changes = [f"{name[c['what']]} changes from {c['was']} to {c['becomes']} at {c['from']:,.0f} to {c['to']:,.0f}" for c in row["changes"]]
-    return f"{axis}: {'; '.join(changes)}"
+    for row in (row for row in rows if row["changes"]):
+        changes = [
+            f"{name[c['what']]} changes from {c['was']} to {c['becomes']} at {c['from']:,.0f} to {c['to']:,.0f}" for c in row["changes"]
+        ]
+        yield f"  {_axis(row)}: {'; '.join(changes)}"
+
+
+def _axis(row: dict[str, Any]) -> str:
+    """An axis and the values that were tried of it."""
+    return f"{row['name']} {row['points'][0]['value']:,.0f} to {row['points'][-1]['value']:,.0f}"
 
 
 def no_plan(data: dict[str, Any], ink: Ink) -> Iterator[str]:
