@@ -67,7 +67,7 @@ ANSWERS: dict[str, str] = {  # names without an exact meaning here: what to writ
     "markdown": "write --format markdown",
     "deadline": "is a question of solve, which finds the number of accelerators: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS",
     "budget": "is a question of solve, which finds what it pays for: ironlaw solve MODEL --on NAME --tokens T --deadline DAYS --budget USD;"
-    " a budget of FLOP is --compute of scaling",
+    " a budget of FLOP is the compute of ironlaw scaling",
     "region": "write --grid, a region's electricity",
 }
 
