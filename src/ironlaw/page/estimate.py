@@ -15,11 +15,6 @@ Answer = Mapping[str, Any]
 ROOFS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
 TITLES = {"hbm": "HBM"}
 MEMORY = ("weights", "gradients", "optimizer", "activations", "workspace", "slack")  # in the order of the bar
-WHERE = {  # a memory term and the part of the bar that it belongs to; what is not listed is activations
-    "weights": "weights", "low-precision copies of weights": "weights", "gradients": "gradients", "whole gradients": "gradients",
-    "master weights": "optimizer", "optimizer states": "optimizer", "library workspace": "workspace", "gather buffers": "workspace",
-    "driver context": "workspace", "communicators": "workspace", "allocator slack": "slack", "more while initialising": "workspace",
-}  # fmt: skip
 SHOWN = 3  # published runs, and warnings before the rest folds
 
 
@@ -91,8 +86,8 @@ def memory_block(answer: Answer) -> Element:
     memory = answer["memory"]
     limit, device = memory["capacity_bytes"], memory["device"]
     sizes = dict.fromkeys(MEMORY, 0.0)
-    for name, size in memory_items(memory["tree"]):
-        sizes[WHERE.get(name, "activations")] += size
+    for kind, size in memory_items(memory["tree"]):
+        sizes[kind] = sizes.get(kind, 0.0) + size
     names = {"slack": "allocator slack"}
     segments = [Segment(kind, names.get(kind, kind), quantity(size, "B"), size) for kind, size in sizes.items() if size > 0.0]
     band = memory.get("band")
@@ -129,17 +124,18 @@ def _likely(memory: Answer) -> str:
 
 
 def memory_items(node: Answer) -> Iterator[tuple[str, float]]:
-    """Names and bytes of the terms of memory that a person knows: below device, reserved and allocated."""
+    """Kind and bytes of the terms of memory that a person knows: below device, reserved and allocated."""
     for part in node["parts"]:
         if part["name"] in ("reserved", "allocated"):
             yield from memory_items(part)
-        elif (size := total_of(part)) > 0.0:
-            yield part["name"], size
+        elif part["total"] > 0.0:
+            yield kind_of(part), part["total"]
 
 
-def total_of(node: Answer) -> float:
-    """A node's share of the whole, in its unit."""
-    return float(node["total"] if "total" in node else node["value"])
+def kind_of(node: Answer) -> str:
+    """The colour of a term: its kind, or the one that most of it is."""
+    kinds = node.get("kinds") or {}
+    return str(node.get("kind") or (max(kinds, key=lambda name: kinds[name]) if kinds else "rest"))
 
 
 def _ticks(most: float) -> list[tuple[float, str]]:
@@ -154,22 +150,11 @@ def _ticks(most: float) -> list[tuple[float, str]]:
 
 def values_block(answer: Answer) -> Element:
     """Step, run, money and energy, each with its band."""
-    step, run = answer["step"], answer["run"] or {}
+    step, run = answer["step"], answer["run"]
     band = step.get("band")
-    ratios = (band[0] / step["seconds"], band[1] / step["seconds"]) if band else None
-
-    def with_band(name: str, middle: Any) -> tuple[float, float, float] | None:
-        own = run.get(f"{name}_band")
-        if middle is None or (own is None and ratios is None):
-            return None
-        return (own[0], middle, own[1]) if own else (middle * ratios[0], middle, middle * ratios[1]) if ratios else None
-
-    cells = [
-        value("One step", figure(step["seconds"], "s"), (band[0], step["seconds"], band[1]) if band else None, _ends(band, "s"), "step")
-    ]
-    if run:
-        cells += _run_values(run, answer, with_band)
-    return div(".values")[cells]
+    around = (band[0], step["seconds"], band[1]) if band else None
+    cells = [value("One step", figure(step["seconds"], "s"), around, _ends(band, "s"), "step")]
+    return div(".values")[cells, run and _run_values(run, answer)]
 
 
 def _ends(band: Sequence[float] | None, unit: str) -> str:
@@ -177,28 +162,33 @@ def _ends(band: Sequence[float] | None, unit: str) -> str:
     return interval(quantity(band[0], unit), quantity(band[1], unit)) if band else "no published run like this was scored"
 
 
-def _run_values(run: Answer, answer: Answer, with_band: Any) -> list[Element]:
+def _run_values(run: Answer, answer: Answer) -> list[Element]:
     """Days, money and energy of the run, with failures where they are counted."""
-    cells = []
     failing = run.get("days_with_failures") is not None
     suffix = "_with_failures" if failing else ""
-    taken, money, energy, carbon = (run.get(f"{name}{suffix}") for name in ("days", "usd", "kwh", "kg_co2e"))
-    if taken is not None:
-        band = with_band(f"days{suffix}", taken)
+    assumed = {one["name"]: str(one["value"]) for one in answer["assumptions"]}
+
+    def banded(name: str) -> tuple[float, float, float] | None:
+        band = (run.get("bands") or {}).get(name + suffix)
+        return (band[0], run[name + suffix], band[1]) if band else None
+
+    cells = []
+    if run.get(f"days{suffix}") is not None:
+        band = banded("days")
         words = interval(str(days(band[0])), str(days(band[2]))) if band else ""
-        cells.append(value("The run, with failures" if failing else "The run, no failures", days(taken), band, words, "run"))
-    if money is not None:
-        band = with_band(f"usd{suffix}", money)
-        price = next((one["value"] for one in answer["assumptions"] if one["name"] == "price"), "")
+        title = "The run, with failures" if failing else "The run, no failures"
+        cells.append(value(title, days(run[f"days{suffix}"]), band, words, "run"))
+    if run.get(f"usd{suffix}") is not None:
+        band = banded("usd")
         ends = interval(str(large(band[0], "USD")), str(large(band[2], "USD"))) if band else ""
-        at = f" at {str(price).split(' (')[0]}" if price else ""
-        cells.append(value("Money", large(money, "USD"), band, f"{ends}{at}", "cost"))
-    if energy is not None:
-        grid = next((str(one["value"]).split(":")[0] for one in answer["assumptions"] if one["name"] == "grid"), "")
-        words = f"{quantity(carbon, 'kg')} CO\u2082e" if carbon is not None else ""
-        cells.append(
-            value("Energy", energy_of(energy), with_band(f"kwh{suffix}", energy), f"{words}{', ' if grid else ''}{grid}", "energy")
-        )
+        price = f" at {assumed['price'].split(' (')[0]}" if "price" in assumed else ""
+        cells.append(value("Money", large(run[f"usd{suffix}"], "USD"), band, f"{ends}{price}", "cost"))
+    if run.get(f"kwh{suffix}") is not None:
+        band, carbon = banded("kwh"), run.get(f"kg_co2e{suffix}")
+        ends = interval(str(energy_of(band[0])), str(energy_of(band[2]))) if band else ""
+        emitted = f"; {quantity(carbon, 'kg')} CO\u2082e" if carbon is not None else ""
+        grid = f", {assumed['grid'].split(':')[0]}" if "grid" in assumed else ""
+        cells.append(value("Energy", energy_of(run[f"kwh{suffix}"]), band, f"{ends}{emitted}{grid}", "energy"))
     return cells
 
 
@@ -218,21 +208,17 @@ def roofs_block(answer: Answer) -> Element:
     return block(title, meter(segments, max(1.0, sum(one.size for one in segments)), named), aside=aside)
 
 
-def branch_of(node: Answer, whole_size: float, kind: str, times: float, path: str, unit: str) -> Branch:
+def branch_of(node: Answer, whole_size: float, unit: str) -> Branch:
     """A node of a tree of terms, as it is drawn."""
-    own = times * float(node.get("times", 1.0))  # how often its parts happen; its value counts its own times
-    size = float(node["total"]) if "total" in node else float(node["value"]) * times
-    colour = node.get("kind") or kind
-    name = node["name"]
-    at = node.get("path") or (f"{path}/{name}" if path else name)
-    parts = tuple(branch_of(part, whole_size, colour, own, at, unit) for part in node["parts"])
-    return Branch(name, quantity(size, unit), size / whole_size if whole_size else 0.0, colour, at, parts)
+    size = float(node["total"])
+    parts = tuple(branch_of(part, whole_size, unit) for part in node["parts"])
+    return Branch(node["name"], quantity(size, unit), size / whole_size if whole_size else 0.0, kind_of(node), node["path"], parts)
 
 
 def step_block(answer: Answer) -> Element:
     """Where a step goes, term by term."""
     step = answer["step"]
-    parts = [branch_of(part, step["seconds"], "rest", 1.0, "step", "s") for part in step["tree"]["parts"]]
+    parts = [branch_of(part, step["seconds"], "s") for part in step["tree"]["parts"]]
     stage = f"Term, on the slowest stage ({step['stage']})" if step.get("stage") else "Term"
     return block("Step, term by term", tree(parts, (stage, "Time", "Of step")))
 
@@ -247,7 +233,7 @@ def memory_tree_block(answer: Answer) -> Element:
             if part["name"] in ("reserved", "allocated"):
                 yield from flat(part)
             else:
-                yield branch_of(part, limit, WHERE.get(part["name"], "activations"), 1.0, "device memory", "B")
+                yield branch_of(part, limit, "B")
 
     stage = f"Fullest GPU, stage {memory['stage']}" if memory.get("stage") else "Fullest GPU"
     sums = ", ".join(f"{name} {quantity(memory[name], 'B')}" for name in ("allocated", "reserved", "device"))

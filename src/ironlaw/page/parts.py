@@ -75,7 +75,7 @@ def meter(
         )
         start += one.size
     over = limit is not None and start > limit[0]
-    return div(".meter", role="img", aria_label=described)[
+    return div(class_=["meter", limit is None and "plain"], role="img", aria_label=described)[
         limit is not None and div(class_=["limit", over and "over"], style=_at(limit[0] / most))[span[limit[1]]],
         div(".bar")[
             limit is not None and margin > 0.0 and div(".segment.margin", style=_at((limit[0] - margin) / most, margin / most)),
