@@ -6,17 +6,21 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate test test-all lint types test-quick test-oldest test-slow test-torch numbers bench bench-check bench-rivals docs schemas same-answers clean
+.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch numbers bench bench-check bench-rivals docs schemas same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
 	$(BIN)/ironlaw estimate examples/llama-3-70b-512-h100.toml
 
+# Sets up, then serves the page on this machine.
+serve: $(VENV)/dev $(VENV)/installed
+	$(BIN)/ironlaw serve
+
 # Sets up, then checks that everything is right: style, types, and every quick test. No figure of time decides.
 test: lint types test-quick
 
 # What is slower and not in `make test`. The figures of `bench` are a report: one over its budget fails only `make bench-check`.
-test-all: test-slow test-torch numbers bench
+test-all: test-slow test-browser test-torch numbers bench
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -48,6 +52,11 @@ $(OLDEST)/installed: pyproject.toml requirements/oldest.txt
 # The tests marked slow, and the tests of properties once more, on newly drawn examples.
 test-slow: $(VENV)/dev $(VENV)/installed
 	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile random
+
+# The page in a real browser; brings Debian's Chromium where it is missing.
+test-browser: $(VENV)/browser $(VENV)/installed
+	command -v chromium > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
+	PYTHONPATH=src $(BIN)/python -m pytest -n 0 tests/browser
 
 # The laws against what torch counts.
 test-torch: $(VENV)/torch $(VENV)/installed
@@ -91,6 +100,10 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 
 $(VENV)/dev: $(VENV)/bin/python requirements/dev.txt
 	$(PIP) install -r requirements/dev.txt
+	touch $@
+
+$(VENV)/browser: $(VENV)/dev requirements/browser.txt
+	$(PIP) install -r requirements/browser.txt
 	touch $@
 
 $(VENV)/torch: $(VENV)/dev requirements/torch.txt

@@ -51,6 +51,7 @@ MAY_IMPORT = {
     },
     # drawn from the plain data of an answer alone
     "page": {"units", "files"},
+    "web": {"page", "report", "interface", "catalog", "errors"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
     "validate": {
@@ -76,7 +77,7 @@ MAY_IMPORT = {
     "cli": {
         "shown",
         "cautions",
-        "measure", "questions", "search", "validate", "launch", "report", "page", "question", "estimate", "precision", "job",
+        "measure", "questions", "search", "validate", "launch", "report", "page", "web", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",
     },

@@ -38,6 +38,7 @@ VERBS = {  # module in the package, and summary
     "diagnose": ("cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
     "validate": ("cli.validate", "Measure the error of estimates on published runs, or on your own."),
     "runs": ("cli.runs", "Store measured runs: list, show, compare, gate."),
+    "serve": ("cli.serve", "Serve the page on this machine: answers to look at, change and send."),
     "schema": ("cli.schema", "Print the JSON Schema of a verb's answers, for scripts that read them."),
     "catalog": ("cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
     "completion": ("cli.completion", "Print the script that completes verbs, options and names in bash, zsh or fish."),

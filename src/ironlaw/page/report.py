@@ -50,7 +50,7 @@ def report(answer: Mapping[str, Any], verb: str, command: Sequence[str], when: d
             embedded({"verb": verb, "command": list(command), "day": when.isoformat(), "answer": answer}),
         ],
     ]
-    return f"<!doctype html>\n{document}\n"
+    return f"{document}\n"
 
 
 def css(*names: str) -> str:

@@ -1,0 +1,291 @@
+"""The server: routes, who may ask, and worker processes that can be stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
+from typing import Any
+
+import anyio
+import anyio.to_process
+from anyio import CapacityLimiter
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ironlaw.errors import IronlawError, UnknownNameError
+from ironlaw.web import draw, work
+from ironlaw.web.work import Reply
+
+VERBS = (
+    "estimate",
+    "plan",
+    "compare",
+    "money",
+    "goodput",
+    "elastic",
+    "solve",
+    "sweep",
+    "roofline",
+    "inference",
+    "scaling",
+    "lessons",
+    "data",
+)
+QUICK = ("estimate",)  # answered by workers that searches do not take
+SECONDS = {True: 60.0, False: 180.0}  # that a question may take: a quick one, another
+LONGEST = 16_384  # bytes of a query
+HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+STATIC = {  # a name, its package and file, its type
+    "style.css": ("ironlaw.page", "style.css", "text/css"),
+    "app.css": ("ironlaw.web", "static/app.css", "text/css"),
+    "app.js": ("ironlaw.web", "static/app.js", "text/javascript"),
+    "icon.svg": ("ironlaw.web", "static/icon.svg", "image/svg+xml"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+NAMES = ("models", "accelerators", "frameworks", "precisions")  # kinds of records that a field suggests
+
+
+def make_app() -> Starlette:
+    """The application."""
+    routes = [
+        Route("/", _home),
+        Route("/static/{name}", _static),
+        Route("/names/{kind}", _names),
+        Route("/openapi.json", _openapi),
+        Route("/part/{verb}", _part),
+        Route("/api/{verb}", _api),
+        Route("/report/{verb}", _report),
+        Route("/explain", _explain),
+        Route("/column", _column),
+        Route("/{verb}", _page),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Guard)])
+
+
+class Guard:
+    """Refuses what another site's page asks, long queries and bodies, and adds the headers of safety to every answer."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request of the ASGI protocol."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in HEADERS.items())]
+            await send(message)
+
+        refusal = _refusal(scope)
+        if refusal is None:
+            await self.app(scope, receive, guarded)
+        else:
+            await refusal(scope, receive, guarded)
+
+
+def _refusal(scope: Mapping[str, Any]) -> Response | None:
+    """Why a request is not answered; None where it is."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    origin, host = headers.get("origin"), headers.get("host", "")
+    if origin is not None and origin.partition("://")[2] != host:
+        return _error(403, "foreign-origin", "Another site's page asks: open this page itself.")
+    if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") not in (None, "navigate"):
+        return _error(403, "foreign-origin", "Another site's page asks: open this page itself.")
+    if len(scope.get("query_string", b"")) > LONGEST:
+        return _error(414, "long-question", f"The question has more than {LONGEST:,} bytes.")
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        return _error(413, "body", "No request has a body here: the question stands in the address.")
+    return None
+
+
+def _error(status: int, code: str, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "option": None, "value": None, "message": message, "nearest": [], "offers": []}}, status)
+
+
+# --- questions
+
+
+async def _asked(request: Request, function: Callable[..., Reply], quick: bool, *arguments: Any) -> Reply | None:
+    """What a worker answers; None where the browser has gone. Its process is stopped then, and where it takes too long."""
+    state = request.app.state
+    if not hasattr(state, "limits"):
+        state.limits = {True: CapacityLimiter(2), False: CapacityLimiter(2)}
+    found: Reply | None = None
+    with anyio.move_on_after(SECONDS[quick]) as late:
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                while not await request.is_disconnected():
+                    await anyio.sleep(0.25)
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            found = await anyio.to_process.run_sync(function, *arguments, cancellable=True, limiter=state.limits[quick])
+            group.cancel_scope.cancel()
+    if late.cancelled_caught and found is None:
+        error: dict[str, Any] = {"code": "too-long", "option": None, "value": None, "nearest": [], "offers": []}
+        message = f"The answer takes more than {SECONDS[quick]:g} s: give more of the plan, or ask on the command line."
+        return Reply(503, json.dumps({"error": {**error, "message": message}}), "No answer", f"<main id=answer><h1>{message}</h1></main>")
+    return found
+
+
+def _question(request: Request, verb: str) -> dict[str, str]:
+    """The options of a request; an unknown one is an error."""
+    given = {name: value for name, value in request.query_params.multi_items() if value != ""}
+    _check_names(given, verb)
+    return given
+
+
+def _verb(request: Request) -> str:
+    """The verb of a request; an error where there is none of its name."""
+    from starlette.exceptions import HTTPException
+
+    verb: str = request.path_params["verb"]
+    if verb not in VERBS:
+        raise HTTPException(404, f"no view {verb}; there are {', '.join(VERBS)}")
+    return verb
+
+
+async def _page(request: Request) -> Response:
+    """The whole page, with the answer of its address."""
+    verb = _verb(request)
+    try:
+        given = _question(request, verb)
+    except IronlawError as error:
+        return HTMLResponse(draw.document(verb, {}, draw.problem(error.data(), {}, verb), "No answer"), 422)
+    if not given:
+        return HTMLResponse(draw.document(verb, {}, draw.empty(), "Estimate a run"))
+    found = await _asked(request, work.reply, verb in QUICK, verb, given)
+    if found is None:
+        return Response(status_code=499)
+    from markupsafe import Markup
+
+    return HTMLResponse(draw.document(verb, given, Markup(found.html), found.title), found.status)
+
+
+async def _part(request: Request) -> Response:
+    """What changes of a page when its question changes."""
+    verb = _verb(request)
+    try:
+        given = _question(request, verb)
+    except IronlawError as error:
+        return HTMLResponse(str(draw.problem(error.data(), {}, verb)), 422)
+    if not given:
+        return HTMLResponse(str(draw.empty()))
+    found = await _asked(request, work.reply, verb in QUICK, verb, given)
+    if found is None:
+        return Response(status_code=499)
+    return JSONResponse({"title": f"{found.title}, ironlaw", "html": found.html}, found.status)
+
+
+async def _api(request: Request) -> Response:
+    """The answer as data."""
+    verb = _verb(request)
+    return await _data(request, verb, lambda given: _asked(request, work.raw, verb in QUICK, verb, given), "application/json")
+
+
+async def _report(request: Request) -> Response:
+    """The answer as a file."""
+    verb = _verb(request)
+    return await _data(request, verb, lambda given: _asked(request, work.report, verb in QUICK, verb, given), "text/html")
+
+
+async def _data(request: Request, verb: str, ask: Callable[[dict[str, str]], Awaitable[Reply | None]], kind: str) -> Response:
+    """A worker's answer as it is; an error in JSON."""
+    try:
+        given = _question(request, verb)
+    except IronlawError as error:
+        return JSONResponse({"error": error.data()}, 422)
+    found = await ask(given)
+    if found is None:
+        return Response(status_code=499)
+    return Response(found.data, found.status, media_type=kind if found.status == 200 else "application/json")
+
+
+async def _explain(request: Request) -> Response:
+    """One term of an estimate, for the drawer."""
+    path = request.query_params.get("explain", "")
+    given = {name: value for name, value in request.query_params.multi_items() if name != "explain" and value != ""}
+    try:
+        _check_names(given, "estimate")
+    except IronlawError as error:
+        return HTMLResponse(str(draw.no_term(path, error.data())), 422)
+    found = await _asked(request, work.explained, True, given, path)
+    return Response(status_code=499) if found is None else HTMLResponse(found.html, found.status)
+
+
+async def _column(request: Request) -> Response:
+    """The first screens of a slider's stops."""
+    name = request.query_params.get("slider", "")
+    given = {key: value for key, value in request.query_params.multi_items() if key not in ("slider", "at") and value != ""}
+    at = request.query_params.get("at", "")
+    if name not in draw.SLIDERS or not at.isdigit() or len(at) > 9:
+        return _error(422, "slider", f"slider is one of {', '.join(draw.SLIDERS)}, at a whole number")
+    try:
+        _check_names(given, "estimate")
+    except IronlawError as error:
+        return JSONResponse({"error": error.data()}, 422)
+    found = await _asked(request, work.column, True, given, name, draw.stops_of(name, int(at)))
+    return Response(status_code=499) if found is None else Response(found.data, found.status, media_type="application/json")
+
+
+def _check_names(given: Mapping[str, str], verb: str) -> None:
+    """Refuse an option that the verb does not have."""
+    from ironlaw.interface import arguments
+
+    known = {argument.name for argument in arguments(verb)}
+    for name in given:
+        if name not in known:
+            raise UnknownNameError("option", name, known)
+
+
+# --- what does not change
+
+
+async def _home(request: Request) -> Response:
+    """The empty page."""
+    del request
+    return RedirectResponse("/estimate")
+
+
+async def _static(request: Request) -> Response:
+    """A file of the page."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return PlainTextResponse("not found", 404)
+    package, path, kind = STATIC[name]
+    return Response((resources.files(package) / path).read_text("utf-8"), media_type=kind)
+
+
+async def _names(request: Request) -> Response:
+    """The names of records of a kind, for the suggestions of a field."""
+    from ironlaw.catalog import load
+
+    kind = request.path_params["kind"]
+    return JSONResponse(load.names(kind)) if kind in NAMES else _error(404, "kind", f"kinds are {', '.join(NAMES)}")
+
+
+async def _openapi(request: Request) -> Response:
+    """What can be asked, and what is answered."""
+    del request
+    from ironlaw.web.openapi import description
+
+    return JSONResponse(description(VERBS))

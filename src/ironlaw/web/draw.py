@@ -1,0 +1,389 @@
+"""What the server sends: the document, the question at the left, the answer, a term in the drawer, why there is no answer."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from htpy import (
+    Element,
+    Node,
+    a,
+    aside,
+    body,
+    button,
+    code,
+    datalist,
+    details,
+    dialog,
+    div,
+    form,
+    fragment,
+    h1,
+    h2,
+    head,
+    header,
+    html,
+    label,
+    li,
+    link,
+    main,
+    meta,
+    nav,
+    p,
+    pre,
+    script,
+    span,
+    strong,
+    summary,
+    title,
+    ul,
+)  # fmt: skip
+from htpy import input as entry
+
+from ironlaw.page import words
+from ironlaw.page.estimate import memory_block, values_block
+from ironlaw.page.parts import Cell, View, rows_table
+from ironlaw.page.views import view_of
+
+VIEWS = (("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"))
+FIELDS = (  # of the question: name, label, words behind, where the first guesses come from
+    ("model", "Model", "catalogue name or hub name", "models"),
+    ("gpus", "Accelerators", "GPUs", ""),
+    ("on", "Kind", "", "accelerators"),
+    ("global_batch_size", "Global batch", "sequences", ""),
+    ("seq_len", "Sequence", "tokens", ""),
+    ("tokens", "Tokens of the run", "such as 15T", ""),
+    ("framework", "Stack", "", "frameworks"),
+    ("precision", "Precision", "", "precisions"),
+)
+AXES = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp", "overlap", "offload",
+    "layers_per_stage", "moe_dispatcher", "count_embedding", "schedule",
+)  # fmt: skip
+EXAMPLES = (
+    ("Llama 3 70B on 512 H100", "/estimate?model=llama-3-70b&on=h100-sxm&gpus=512&tokens=15T"),
+    ("DeepSeek-V3 on 2,048 H800", "/estimate?model=deepseek-v3&on=h800&gpus=2048&precision=fp8&tokens=14.8T"),
+    ("Llama 3 8B on 8 B200", "/estimate?model=llama-3-8b&on=b200-sxm&gpus=8&tokens=1T"),
+)
+SLIDERS = {"gpus": (8, 16384), "global_batch_size": (16, 16384)}
+
+
+def link_to(verb: str, given: Mapping[str, Any], **changes: Any) -> str:
+    """The address of a question, with options changed or, where the change is None, left out."""
+    asked = {**given, **changes}
+    return f"/{verb}?" + urlencode({name: value for name, value in asked.items() if value not in (None, "")})
+
+
+def document(verb: str, given: Mapping[str, str], inside: Node, page_title: str) -> str:
+    """The whole page; ``inside``: the answer, or the empty state."""
+    whole: Element = html(lang="en")[
+        head[
+            meta(charset="utf-8"),
+            meta(name="viewport", content="width=device-width, initial-scale=1"),
+            title[f"{page_title}, ironlaw"],
+            link(rel="icon", href="/static/icon.svg", type="image/svg+xml"),
+            link(rel="stylesheet", href="/static/style.css"),
+            link(rel="stylesheet", href="/static/app.css"),
+            script(type="module", src="/static/app.js"),
+        ],
+        body(".ironlaw.themed")[
+            a(".skip", href="#answer")["Skip to the answer"],
+            _bar(verb, given),
+            div("#busy", role="status", hidden=True)[span(".track"), span(".words"), button("#stop", type="button")["Stop"]],
+            div("#page")[inside],
+            dialog("#drawer", aria_label="Why this number")[
+                div(".drawer-head")[button("#close", type="button")["Close"]], div("#drawer-content")
+            ],
+        ],
+    ]
+    return str(whole)
+
+
+def _bar(verb: str, given: Mapping[str, str]) -> Element:
+    """The top bar: the views, what can be copied, the theme."""
+    return header(".bar-top")[
+        a(".brand", href="/")["ironlaw"],
+        nav(aria_label="Views")[
+            (a(href=link_to(name, given), aria_current="page" if name == verb else None)[text] for name, text in VIEWS)
+        ],
+        div(".tools")[button(type="button", id="theme")["Theme"], button(type="button", id="copy-link")["Copy link"]],
+    ]
+
+
+def empty() -> Element:
+    """What stands where there is no question yet: examples, and the question."""
+    return fragment_page(
+        rail("estimate", {}, None),
+        [
+            h1["What would you train, and on what?"],
+            p(".lead")["Give a model and accelerators at the left, or start from an example."],
+            ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in EXAMPLES)],
+        ],
+    )
+
+
+def fragment_page(left: Node, right: Node) -> Element:
+    """The question beside the answer."""
+    return div(".frame")[aside("#rail", aria_label="Question")[left], main("#answer", tabindex="-1")[right]]
+
+
+def title_of(verb: str, data: Mapping[str, Any]) -> str:
+    """The title of a page: what was asked about, and the answer."""
+    view = view_of(verb, data)
+    return f"{view.subject}: {view.verdict.rstrip('.')}"
+
+
+def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str]) -> Element:
+    """The question and the answer of a verb."""
+    view: View = view_of(verb, data)
+    return fragment_page(
+        rail(verb, given, data),
+        [
+            p(".subject")[view.subject],
+            h1(aria_live="polite")[view.verdict],
+            div(".lead")[view.lead],
+            div("#first") if verb != "estimate" else None,
+            view.content,
+            details(".all-sources")[summary["Sources"], view.sources] if view.sources else None,
+            _same_question(verb, given),
+        ],
+    )
+
+
+def problem(error: Mapping[str, Any], given: Mapping[str, str], verb: str) -> Element:
+    """Why there is no answer, with the nearest names and what would help as links."""
+    name = (error.get("option") or "").lstrip("-").replace("-", "_")
+    near = [li[a(".swap", href=link_to(verb, given, **{name: one}))[one]] for one in error.get("nearest") or [] if name in given]
+    offers = [li[str(one if isinstance(one, str) else one.get("text", one))] for one in error.get("offers") or []]
+    return fragment_page(
+        rail(verb, given, None, name),
+        [
+            h1["There is no answer to this question."],
+            p(".lead", role="alert")[str(error["message"])],
+            near and [p(".label")["Did you mean"], ul(".examples")[near]],
+            offers and [p(".label")["What would help"], ul(".examples")[offers]],
+            _same_question(verb, given),
+        ],
+    )
+
+
+def rail(verb: str, given: Mapping[str, str], data: Mapping[str, Any] | None, wrong: str = "") -> Node:
+    """The question: a form that works without scripts, sliders, and the axes of the plan."""
+    plan = _plan_of(data)
+    others = {name: value for name, value in given.items() if name not in dict.fromkeys(field[0] for field in FIELDS)}
+    return fragment[_sentence(given, plan), _form(verb, given, data, plan, others, wrong)]
+
+
+def _sentence(given: Mapping[str, str], plan: Mapping[str, Any]) -> Node:
+    """The question in a line, which a narrow screen shows instead of the form until it is edited."""
+    taken = {name: given.get(name) or plan.get(name) for name in ("model", "gpus", "on")}
+    if not all(taken.values()):
+        return entry("#edit", type="checkbox", checked=True, aria_label="Edit the question")
+    tokens = f", {given['tokens']} tokens" if given.get("tokens") else ""
+    return [
+        entry("#edit", type="checkbox", aria_label="Edit the question"),
+        label(".sentence", for_="edit")[
+            span[strong[taken["model"]], " on ", strong[f"{taken['gpus']} \u00d7 {taken['on']}"], tokens], span(".action")["Edit"]
+        ],
+    ]
+
+
+def _form(verb: str, given: Mapping[str, str], data: Any, plan: Mapping[str, Any], others: Mapping[str, str], wrong: str) -> Element:
+    """The form of the question."""
+    return form(method="get", action=f"/{verb}", id="question", class_="question")[
+        h2["Question"],
+        (_field(field, given, plan, wrong) for field in FIELDS),
+        (entry(type="hidden", name=name, value=value) for name, value in others.items()),
+        div(".buttons")[button(type="submit", class_="primary")["Answer"]],
+        _chips(verb, given, data),
+    ]
+
+
+def _plan_of(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The plan that an answer has."""
+    if not data:
+        return {}
+    found: Mapping[str, Any] = data.get("plan") or (
+        data["plans"][0]["plan"] if isinstance(data.get("plans"), list) and data["plans"] else {}
+    )
+    return found if isinstance(found, Mapping) else {}
+
+
+def _field(field: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any], wrong: str) -> Element:
+    """One option: its value, or what was taken where it is open; a slider where numbers of it are compared."""
+    name, text, unit, kind = field
+    value = given.get(name, "")
+    taken = plan.get(name)
+    least, most = SLIDERS.get(name, (0, 0))
+    number = int(float(value)) if value.replace(".", "", 1).isdigit() else int(taken) if isinstance(taken, (int, float)) else 0
+    return div(class_=["field", wrong == name and "wrong"])[
+        label(for_=f"q-{name}")[text, unit and span(".unit")[unit]],
+        entry(
+            id=f"q-{name}",
+            name=name,
+            value=value,
+            placeholder="" if taken is None or value else str(taken),
+            list=f"list-{kind}" if kind else None,
+            autocomplete="off",
+            spellcheck="false",
+            aria_invalid="true" if wrong == name else None,
+        ),
+        kind and datalist(id=f"list-{kind}", data_kind=kind),
+        bool(most and number) and _slider(name, text, number, least, most),
+    ]  # fmt: skip
+
+
+def stops_of(name: str, number: int) -> tuple[int, ...]:
+    """The stops of a slider: powers of two, one and a half times them, and the number itself."""
+    least, most = SLIDERS[name]
+    stops = {number}
+    size = least
+    while size <= max(most, number):
+        stops |= {size, size * 3 // 2}
+        size *= 2
+    return tuple(sorted(stop for stop in stops if least <= stop <= max(most, number) or stop == number))
+
+
+def _slider(name: str, text: str, number: int, least: int, most: int) -> Node:
+    stops = stops_of(name, number)
+    return entry(
+        type="range", class_="slider", min=0, max=len(stops) - 1, step=1, value=stops.index(number), aria_label=text, data_name=name,
+        data_stops=" ".join(map(str, stops)), aria_valuetext=words.whole(number), data_least=least, data_most=most,
+    )  # fmt: skip
+
+
+def _chips(verb: str, given: Mapping[str, str], data: Mapping[str, Any] | None) -> Node:
+    """The axes of the plan: a click gives a chosen one, and leaves a given one open."""
+    if not data or verb != "estimate" or "assumptions" not in data:
+        return None
+    chosen = {one["name"]: one["value"] for one in data["assumptions"] if one["origin"] == "chosen" and one["name"] in AXES}
+    held = {name: value for name, value in given.items() if name in AXES}
+    if not chosen and not held:
+        return None
+    texts = {name: ("on" if value else "off") if isinstance(value, bool) else str(value) for name, value in chosen.items()}
+    hold = link_to(verb, given, **texts)
+    anew = link_to(verb, given, **dict.fromkeys(held))
+    return [
+        p(".label")["When the question changes"],
+        div(".toggle", role="group")[
+            a(".swap", href=hold, aria_current=None if chosen else "true")["Hold the plan"],
+            a(".swap", href=anew, aria_current="true" if not held else None)["Choose anew"],
+        ],
+        ul(".chips.axes")[
+            (_axis(name, value, link_to(verb, given, **{name: None}), True) for name, value in held.items()),
+            (_axis(name, text, link_to(verb, given, **{name: text}), False) for name, text in texts.items()),
+        ],
+        p(".note")[f"{len(chosen)} chosen by ironlaw, {len(held)} given. A click gives an axis or leaves it open."],
+    ]  # fmt: skip
+
+
+def _axis(name: str, value: str, address: str, given: bool) -> Element:
+    """An axis of the plan: a click leaves a given one open, and gives a chosen one."""
+    says = "given; leave it open" if given else "chosen by ironlaw; give it"
+    return li(class_="given" if given else None)[a(".swap", href=address, title=says)[f"{name} ", strong[value]]]
+
+
+def command_words(verb: str, given: Mapping[str, str]) -> list[str]:
+    """The same question as words of the command line.
+
+    >>> command_words("estimate", {"model": "llama-3-8b", "on": "h100-sxm", "micro_batch_size": "1"})
+    ['estimate', 'llama-3-8b', '--on', 'h100-sxm', '--micro-batch-size', '1']
+    """
+    model = [given["model"]] if given.get("model") else []
+    flags = [word for name, value in given.items() if name != "model" and value != "" for word in (f"--{name.replace('_', '-')}", value)]
+    return [verb, *model, *flags]
+
+
+def _same_question(verb: str, given: Mapping[str, str]) -> Element:
+    """The same question elsewhere: the command, Python, JSON, a report."""
+    command = shlex.join(["ironlaw", *command_words(verb, given)])
+    python = f"ironlaw.{verb}({', '.join(f'{name}={value!r}' for name, value in given.items() if value)})"
+    return details(".block.same")[
+        summary["The same question elsewhere"],
+        p(".label")["Command line"], pre(".command")[command],
+        p(".label")["Python"], pre(".command")[python],
+        p[a(href=link_to(f"api/{verb}", given))["JSON"], " ", a(href=link_to(f"report/{verb}", given), download="ironlaw.html")["Report"]],
+    ]  # fmt: skip
+
+
+def stop_of(data: Mapping[str, Any], stop: int) -> dict[str, Any]:
+    """A stop of a slider: its first screen, and what its label says."""
+    return {
+        "value": stop,
+        "html": f"{memory_block(data)}{values_block(data)}",
+        "verdict": view_of("estimate", data).verdict,
+        "fits": data["memory"]["fits"],
+        "seconds": data["step"]["seconds"],
+        "tokens_per_second": data["throughput"]["tokens_per_second"],
+    }
+
+
+# --- the drawer
+
+
+def no_term(path: str, error: Mapping[str, Any]) -> Element:
+    """A term that the answer does not have."""
+    return div[h2[path], p[str(error["message"])]]
+
+
+def term(data: Mapping[str, Any], path: str) -> Element:
+    """A term: its value, formula, inputs and sources."""
+    return div[
+        (_one_term(node, data) for node in data["explained"][:4]), pre(".command")[f"ironlaw estimate ... --explain {shlex.quote(path)}"]
+    ]
+
+
+def _one_term(node: Mapping[str, Any], data: Mapping[str, Any]) -> Node:
+    """One node with its law."""
+    law = (data.get("laws") or {}).get(node.get("law") or "", {})
+    shown = words.figure(node["total"], node["unit"])
+    sources = data.get("sources") or {}
+    inputs = node.get("inputs") or {}
+    rows = [
+        [
+            Cell(code[name]),
+            Cell(_input_text(one), True),
+            Cell(_origin(one, sources)),
+            Cell((law.get("inputs") or {}).get(name, {}).get("text", "")),
+        ]
+        for name, one in inputs.items()
+    ]
+    parts = [
+        [Cell(part["name"]), Cell(words.quantity(part["total"], part["unit"]), True)]
+        for part in node.get("parts") or []
+        if part.get("total")
+    ]
+    return [
+        p(".subject")[" \u203a ".join(node["path"].split("/"))],
+        p(".big")[strong[shown.number], " ", span(".unit")[shown.unit]],
+        node.get("kind") and p[span(class_=f"swatch {node['kind']}"), node["kind"]],
+        law.get("says") and p[f"{law['says']}."],
+        node.get("formula") and [p(".label")["Formula"], pre(".command")[node["formula"]], _steps(law)],
+        rows
+        and [p(".label")["Inputs"], rows_table([Cell("Input"), Cell("Value", True), Cell("From"), Cell("Is")], rows, caption="Inputs")],
+        parts and [p(".label")["Parts"], rows_table([Cell("Part"), Cell("Value", True)], parts, caption="Parts")],
+        law and p(".note")[code[str(node.get("law"))]],
+    ]
+
+
+def _steps(law: Mapping[str, Any]) -> Node:
+    steps = law.get("steps") or {}
+    return steps and pre(".command")["\n".join(f"{name} = {text}" for name, text in steps.items())]
+
+
+def _input_text(one: Mapping[str, Any]) -> str:
+    if one.get("text"):
+        return str(one["text"])
+    value = one.get("value")
+    return words.quantity(value, one.get("unit") or "") if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _origin(one: Mapping[str, Any], sources: Mapping[str, Any]) -> Node:
+    """Where an input comes from: a source with its grade, or how it was made."""
+    found = sources.get(one.get("source") or "") if isinstance(sources, Mapping) else None
+    if not found:
+        return str(one.get("path") or one.get("origin") or "")
+    return fragment[span(class_=f"grade {found['grade']}")[found["grade"]], " ", found["title"]]

@@ -1,0 +1,202 @@
+// The page asks, exchanges what the server drew, and moves sliders. It computes nothing: every number comes drawn from the server.
+
+const page = document.getElementById("page");
+const busy = document.getElementById("busy");
+const drawer = document.getElementById("drawer");
+let running = null; // the question on its way
+let column = null; // the stops of the slider in hand: { key, stops }
+
+// --- questions
+
+async function go(url, push = true) {
+  running?.abort();
+  const mine = (running = new AbortController());
+  const slow = setTimeout(() => showBusy("asking; a search takes seconds"), 400);
+  try {
+    const reply = await fetch("/part" + url.pathname + url.search, { signal: mine.signal });
+    const found = await reply.json();
+    if (mine.signal.aborted) return;
+    if (push) history.pushState(null, "", url);
+    exchange(found.html);
+    document.title = found.title;
+  } catch (error) {
+    if (error.name !== "AbortError") sayGone();
+  } finally {
+    clearTimeout(slow);
+    if (running === mine) {
+      running = null;
+      hideBusy();
+    }
+  }
+}
+
+function exchange(html) {
+  const focused = document.activeElement?.id;
+  const opened = [...page.querySelectorAll("details[open] > summary > .name")].map((name) => name.textContent);
+  page.innerHTML = html;
+  for (const name of page.querySelectorAll("details > summary > .name"))
+    if (opened.includes(name.textContent)) name.closest("details").open = true;
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  dress(page);
+}
+
+function showBusy(words) {
+  busy.querySelector(".words").textContent = words;
+  busy.hidden = false;
+}
+
+function hideBusy() {
+  busy.hidden = true;
+}
+
+function sayGone() {
+  showBusy("ironlaw has stopped: start it with ironlaw serve. This page stays readable.");
+  document.getElementById("answer")?.classList.add("stale");
+}
+
+// --- the question at the left
+
+function asked(form, changes = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value !== "") query.set(name, value);
+  for (const [name, value] of Object.entries(changes)) query.set(name, value);
+  return new URL(form.getAttribute("action") + "?" + query, location.href);
+}
+
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "question") return;
+  event.preventDefault();
+  go(asked(event.target));
+});
+
+document.addEventListener("change", (event) => {
+  const field = event.target;
+  if (field.form?.id !== "question") return;
+  if (field.type === "range") go(asked(field.form, { [field.dataset.name]: stopOf(field) }));
+  else if (field.value !== field.defaultValue) go(asked(field.form));
+});
+
+document.addEventListener("focusin", async (event) => {
+  const list = event.target.list;
+  if (!list || list.children.length) return;
+  const reply = await fetch("/names/" + list.dataset.kind);
+  if (reply.ok) list.replaceChildren(...(await reply.json()).map((name) => new Option(name)));
+});
+
+// --- sliders: one column of answers when it is taken, moved locally, the whole answer when it rests
+
+const stopOf = (slider) => Number(slider.dataset.stops.split(" ")[slider.value]);
+
+async function takeColumn(slider) {
+  const key = slider.dataset.name + location.search;
+  if (column?.key === key) return;
+  const url = asked(slider.form);
+  url.pathname = "/column";
+  for (const [name, value] of planOf()) if (!url.searchParams.has(name)) url.searchParams.set(name, value);
+  url.searchParams.delete(slider.dataset.name);
+  url.searchParams.set("slider", slider.dataset.name);
+  url.searchParams.set("at", stopOf(slider));
+  column = { key, stops: null };
+  const reply = await fetch(url).catch(() => null);
+  if (reply?.ok && column.key === key) {
+    column.stops = new Map((await reply.json()).stops.map((stop) => [stop.value, stop]));
+    if (slider.isConnected) moveTo(slider);
+  } else column = null;
+}
+
+// the axes that the answer has, so that a slider holds its plan
+const planOf = () => [...page.querySelectorAll(".axes a")].map((link) => [link.firstChild.textContent.trim(), link.querySelector("strong").textContent]);
+
+function moveTo(slider) {
+  const value = stopOf(slider);
+  const field = slider.form.elements[slider.dataset.name];
+  (field.length ? field[0] : field).value = value;
+  slider.setAttribute("aria-valuetext", value.toLocaleString("en"));
+  const stop = column?.stops?.get(value);
+  const view = document.querySelector("#answer .view");
+  if (!stop || !view) return;
+  let first = view.querySelector(".first-screen");
+  if (!first) {
+    first = document.createElement("div");
+    first.className = "first-screen view";
+    view.replaceChildren(first, ...[...view.children].slice(2));
+  }
+  if (stop.why_not) {
+    first.textContent = stop.why_not;
+    return;
+  }
+  first.innerHTML = stop.html;
+  document.querySelector("#answer h1").textContent = stop.verdict;
+  dress(first);
+}
+
+for (const kind of ["pointerdown", "focusin"])
+  document.addEventListener(kind, (event) => event.target.classList?.contains("slider") && takeColumn(event.target));
+document.addEventListener("input", (event) => event.target.classList?.contains("slider") && moveTo(event.target));
+
+// --- links, numbers that open, keys
+
+function dress(root) {
+  for (const number of root.querySelectorAll("[data-explain]")) {
+    number.tabIndex = 0;
+    number.setAttribute("role", "button");
+  }
+}
+
+async function explain(path) {
+  const url = new URL("/explain" + location.search, location.href);
+  url.searchParams.set("explain", path);
+  for (const [name, value] of planOf()) if (!url.searchParams.has(name)) url.searchParams.set(name, value);
+  const reply = await fetch(url).catch(() => null);
+  if (!reply) return sayGone();
+  document.getElementById("drawer-content").innerHTML = await reply.text();
+  if (!drawer.open) drawer.showModal();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a.swap");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    return go(new URL(link.href));
+  }
+  const number = event.target.closest("[data-explain]");
+  if (number && location.pathname === "/estimate") {
+    event.preventDefault();
+    explain(number.dataset.explain);
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches?.("input:not([type=range]), textarea, select");
+  if (event.key === "Enter" && event.target.dataset?.explain) explain(event.target.dataset.explain);
+  else if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  else if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("q-model")?.focus();
+  } else if (event.key === "t") changeTheme();
+  else if (/^[1-3]$/.test(event.key)) document.querySelectorAll("nav a")[event.key - 1].click();
+});
+
+document.getElementById("close").addEventListener("click", () => drawer.close());
+document.getElementById("stop").addEventListener("click", () => running?.abort());
+document.getElementById("copy-link").addEventListener("click", async (event) => {
+  await navigator.clipboard?.writeText(location.href);
+  event.target.textContent = "Copied: works on this machine";
+  setTimeout(() => (event.target.textContent = "Copy link"), 2000);
+});
+
+function changeTheme() {
+  const dark = document.body.dataset.theme ? document.body.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.body.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", document.body.dataset.theme);
+  } catch {}
+}
+document.getElementById("theme").addEventListener("click", changeTheme);
+try {
+  const kept = localStorage.getItem("theme");
+  if (kept) document.body.dataset.theme = kept;
+} catch {}
+
+window.addEventListener("popstate", () => go(new URL(location.href), false));
+dress(page);

@@ -1,0 +1,125 @@
+"""What a worker process does for the server: asks a question, and draws its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import ironlaw
+from ironlaw.errors import IronlawError, QuestionError
+
+LONGEST = 4096  # characters of a value
+_REACHES_OUT = re.compile(r"(^|[=,:;\s])[/~\\]|\.\.")  # a path that would leave the empty folder a worker runs in
+_OF_FILES = ("catalog", "correction")  # options that only name files
+
+
+class Reply(NamedTuple):
+    """An answer for the server: HTTP status, the answer as JSON, and as HTML its title, its rail's values and its sections."""
+
+    status: int
+    data: str
+    title: str = ""
+    html: str = ""
+
+
+def answer_data(verb: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """The answer of a verb as plain data; an IronlawError where there is none."""
+    check_words(given)
+    _leave_files()
+    asked = {name: value for name, value in given.items() if value != ""}
+    data: dict[str, Any] = getattr(ironlaw, verb)(**asked).to_dict()
+    return data
+
+
+def check_words(given: Mapping[str, str]) -> None:
+    """Refuse values that are long, or that name files: a request never reaches the disk."""
+    for name, value in given.items():
+        if len(value) > LONGEST:
+            raise QuestionError(f"{name} has {len(value):,} characters, at most {LONGEST:,} are read")
+        if name in _OF_FILES or _REACHES_OUT.search(value):
+            raise QuestionError(f"{name} names a file, which the page does not read: ask on the command line")
+
+
+def _leave_files() -> None:
+    """Work in an empty folder, so that no name is a file."""
+    if not os.path.basename(os.getcwd()).startswith("ironlaw-empty-"):
+        os.chdir(tempfile.mkdtemp(prefix="ironlaw-empty-"))
+
+
+def reply(verb: str, given: Mapping[str, str]) -> Reply:
+    """Answer and draw, or draw why there is no answer."""
+    from ironlaw.web import draw
+
+    try:
+        data = answer_data(verb, given)
+    except IronlawError as error:
+        found = error.data()
+        return Reply(422, _json({"error": found}), "No answer", str(draw.problem(found, given, verb)))
+    return Reply(200, _json(data), draw.title_of(verb, data), str(draw.answer(verb, data, given)))
+
+
+def raw(verb: str, given: Mapping[str, str]) -> Reply:
+    """Answer as data alone."""
+    try:
+        return Reply(200, _json(answer_data(verb, given)))
+    except IronlawError as error:
+        return Reply(422, _json({"error": error.data()}))
+
+
+def explained(given: Mapping[str, str], path: str) -> Reply:
+    """One term of an estimate, drawn for the drawer."""
+    from ironlaw.report.explanation import explained_data
+    from ironlaw.web import draw
+
+    try:
+        check_words(given)
+        _leave_files()
+        asked: dict[str, Any] = {name: value for name, value in given.items() if value != ""}
+        estimate = ironlaw.estimate(**asked)
+        data = explained_data(estimate, path)
+    except IronlawError as error:
+        return Reply(422, _json({"error": error.data()}), "", str(draw.no_term(path, error.data())))
+    return Reply(200, _json(data), path, str(draw.term(data, path)))
+
+
+def column(given: Mapping[str, str], name: str, stops: tuple[int, ...]) -> Reply:
+    """The first screen of every stop of a slider, with the plan that the question holds."""
+    from ironlaw.web import draw
+
+    try:
+        check_words(given)
+        _leave_files()
+        drawn = []
+        for stop in stops:
+            asked: dict[str, Any] = {**{key: value for key, value in given.items() if value != ""}, name: stop}
+            try:
+                data = ironlaw.estimate(**asked).to_dict()
+            except IronlawError as error:
+                drawn.append({"value": stop, "why_not": str(error)})
+                continue
+            drawn.append(draw.stop_of(data, stop))
+    except IronlawError as error:
+        return Reply(422, _json({"error": error.data()}))
+    return Reply(200, _json({"name": name, "stops": drawn}))
+
+
+def report(verb: str, given: Mapping[str, str]) -> Reply:
+    """The report of an answer, to be saved."""
+    from datetime import date
+
+    from ironlaw.page.report import report as document
+    from ironlaw.web import draw
+
+    try:
+        data = answer_data(verb, given)
+    except IronlawError as error:
+        return Reply(422, _json({"error": error.data()}))
+    return Reply(200, document(data, verb, draw.command_words(verb, given), date.today()))
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)

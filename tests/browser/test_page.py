@@ -1,0 +1,157 @@
+"""The page in a real browser: run by ``make test-browser``, which brings Chromium. Needs no network."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+import ironlaw
+from ironlaw.page import words
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+QUESTION = "model=llama-3-8b&on=h100-sxm&gpus=8&tokens=1T&global_batch_size=64"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with subprocess.Popen([sys.executable, "-m", "ironlaw", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+        yield re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser, server):
+    """Open a page of a width and a theme; at the end nothing was said in the console, and no request left the origin."""
+    said, asked, contexts = [], [], []
+
+    def opened(path, width=1440, height=900, theme="light"):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path if "://" in path else server + path)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [text for text in said if "422" not in text] == []
+    assert all(url.startswith((server, "file://", "data:")) for url in asked)
+
+
+def plain(text):
+    return text.replace("\u00a0", " ").replace("\u202f", ",")
+
+
+def test_the_page_shows_the_numbers_of_the_command_line(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    answer = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, tokens="1T", global_batch_size=64)
+    seconds, run = float(answer.step_seconds[0]), answer.to_dict()["run"]
+    shown = plain(page.inner_text("#answer"))
+    assert plain(words.figure(seconds, "s").number) in shown
+    assert plain(str(words.days(run["days_with_failures"]))) in plain(page.inner_text("h1"))
+    assert page.locator(".meter").first.is_visible() and "It fits" in page.inner_text("h1")
+
+
+def test_a_number_opens_in_the_drawer_and_the_keyboard_reaches_it(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    page.locator(".big[data-explain=step]").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] .big")
+    assert "micro-batches" in page.inner_text("dialog")
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog[open]").count()
+    assert page.evaluate("document.activeElement.dataset.explain") == "step"
+
+
+def test_a_plan_is_held_by_a_link_and_back_is_undo(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    before = page.url
+    page.click("text=Hold the plan")
+    page.wait_for_url("**tp=*")
+    assert page.locator(".axes li.given").count() > 3
+    page.go_back()
+    page.wait_for_selector(".axes li.given", state="detached")
+    assert page.url == before
+
+
+def test_a_slider_moves_through_answers_that_are_there_already(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    slider = page.locator(".slider[data-name=global_batch_size]")
+    with page.expect_response("**/column?**") as column:
+        slider.focus()
+    stops = column.value.json()["stops"]
+    page.keyboard.press("ArrowRight")
+    value = int(page.input_value("#q-global_batch_size"))
+    stop = next(stop for stop in stops if stop["value"] == value)
+    assert value > 64 and plain(words.figure(stop["seconds"], "s").number) in plain(page.inner_text("#answer"))
+    page.wait_for_url(f"**global_batch_size={value}**")
+
+
+def test_a_copied_address_gives_the_same_page_elsewhere(open_page):
+    first = open_page(f"/estimate?{QUESTION}")
+    first.fill("#q-gpus", "16")
+    first.keyboard.press("Enter")
+    first.wait_for_url("**gpus=16**")
+    first.wait_for_function("() => document.querySelector('#q-gpus').defaultValue === '16'")
+    second = open_page(first.url)
+    assert second.inner_text("#answer .values") == first.inner_text("#answer .values")
+
+
+def test_a_wrong_name_offers_the_nearest(open_page):
+    page = open_page("/estimate?model=llama-3-9b&on=h100-sxm&gpus=8&global_batch_size=64")
+    assert "nearest" in page.inner_text("main")
+    page.click("main .examples a >> nth=0")
+    page.wait_for_url("**model=llama-3-8b**")
+    page.wait_for_selector(".meter")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 900, 390, 320])
+def test_no_width_scrolls_sideways(open_page, width, theme):
+    page = open_page(f"/estimate?{QUESTION}", width, 844, theme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width < 720:
+        assert not page.locator("#question").is_visible()
+        page.locator(".sentence").click()
+        assert page.locator("#question").is_visible()
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_other_views_answer(open_page, verb):
+    devices = "h100-sxm,a100-sxm-80gb" if verb == "compare" else "h100-sxm"
+    page = open_page(f"/{verb}?model=llama-3-8b&on={devices}&gpus=8&tokens=1T&global_batch_size=64")
+    assert page.locator("table").first.is_visible() and page.inner_text("h1")
+
+
+def test_a_report_opens_from_disk_without_a_script(open_page, tmp_path):
+    path = Path(tmp_path / "report.html")
+    command = "ironlaw estimate llama-3-8b --on h100-sxm --gpus 8 --tokens 1T --global-batch-size 64 --html"
+    subprocess.run([sys.executable, "-m", *command.split(), path], check=True, capture_output=True)
+    page = open_page(path.as_uri(), 794, 1123)
+    assert page.locator(".meter").first.is_visible() and "It fits" in page.inner_text("h1")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 794

@@ -1,0 +1,134 @@
+"""The server of the page: its answers are those of the verbs, and it serves nobody else, nothing else and no file."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+import ironlaw
+from ironlaw.errors import QuestionError
+from ironlaw.web import app, draw, work
+
+HELD = "tp=2&pp=1&zero=1&micro_batch_size=1&recompute=none&global_batch_size=64"
+QUESTION = f"model=llama-3-8b&on=h100-sxm&gpus=8&tokens=1T&{HELD}"
+ASKED = dict(pair.split("=") for pair in QUESTION.split("&"))
+
+
+@pytest.fixture(scope="module")
+def client():
+    with TestClient(app.make_app()) as made:
+        yield made
+
+
+def test_an_answer_is_that_of_the_verb(client):
+    reply = client.get(f"/api/estimate?{QUESTION}")
+    fresh = json.loads(json.dumps(ironlaw.estimate(**ASKED).to_dict()))
+    assert reply.status_code == 200 and reply.json()["step"] == fresh["step"] and reply.json()["run"] == fresh["run"]
+
+
+def test_the_page_comes_with_its_answer_and_works_without_a_script(client):
+    reply = client.get(f"/estimate?{QUESTION}")
+    assert reply.status_code == 200 and "It fits" in reply.text
+    assert '<form method="get" action="/estimate"' in reply.text and 'value="llama-3-8b"' in reply.text
+    assert re.findall(r"<script[^>]*>", reply.text) == ['<script type="module" src="/static/app.js">']
+    hold = re.search(r'href="([^"]*)"[^>]*>(?:<[^>]*>)*Hold the plan', reply.text)
+    assert hold and "tp=2" in hold[1]
+
+
+def test_what_changes_of_a_page_is_a_part_of_it(client):
+    whole, part = client.get(f"/estimate?{QUESTION}"), client.get(f"/part/estimate?{QUESTION}").json()
+    assert part["html"] in whole.text and f"<title>{part['title']}</title>".replace("&", "&amp;") in whole.text
+
+
+def test_the_empty_page_has_examples_and_the_home_leads_to_it(client):
+    assert client.get("/").url.path == "/estimate"
+    empty = client.get("/estimate")
+    assert empty.status_code == 200 and "What would you train" in empty.text
+    assert all(url.replace("&", "&amp;") in empty.text for _, url in draw.EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("model=llama-3-9b&on=h100-sxm&gpus=8", 422, "nearest: llama-3-8b"),
+        ("modl=llama-3-8b", 422, "unknown option"),
+        ("model=/etc/passwd&on=h100-sxm&gpus=8", 422, "names a file"),
+        ("model=../../etc/passwd&on=h100-sxm&gpus=8", 422, "names a file"),
+        ("model=llama-3-8b&on=h100-sxm&gpus=8&catalog=x", 422, ""),
+        (f"model={'x' * 5000}&on=h100-sxm&gpus=8", 422, "characters"),
+        (f"model={'x' * 20000}", 414, "bytes"),
+        ("model=llama-3-8b&on=h100-sxm&gpus=-3", 422, "gpus"),
+    ],
+)
+def test_a_wrong_question_is_refused_in_a_sentence(client, query, status, said):
+    reply = client.get(f"/api/estimate?{query}")
+    assert reply.status_code == status and said in reply.json()["error"]["message"]
+    page = client.get(f"/estimate?{query}")
+    assert page.status_code == status
+
+
+def test_a_model_with_a_hub_name_is_no_file():
+    work.check_words({"model": "meta-llama/Meta-Llama-3-8B", "overlap": "tp,pp", "tokens": "1.5T"})
+    for value in ("/etc/passwd", "~/x", "a=/etc", "x,/etc", "..", "C:\\x"):
+        with pytest.raises(QuestionError):
+            work.check_words({"model": value})
+
+
+def test_nobody_else_is_served(client):
+    foreign = {"origin": "http://evil.example"}
+    assert client.get(f"/api/estimate?{QUESTION}", headers=foreign).status_code == 403
+    cross = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    assert client.get(f"/api/estimate?{QUESTION}", headers=cross).status_code == 403
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    assert client.post(f"/api/estimate?{QUESTION}", content=b"x" * 10).status_code in (405, 413)
+    own = {"origin": "http://testserver"}
+    assert client.get("/names/accelerators", headers=own).status_code == 200
+
+
+def test_every_reply_forbids_scripts_from_elsewhere(client):
+    for path in ("/estimate", "/static/app.js", "/static/no-such-file", "/no-such-view", "/api/estimate?modl=x", "/names/prices"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "script-src 'self'" in policy and "unsafe-eval" not in policy and "default-src 'none'" in policy
+
+
+def test_only_its_own_files_are_served(client):
+    for name in app.STATIC:
+        assert client.get(f"/static/{name}").status_code == 200
+    for name in ("../app.py", "%2e%2e/app.py", "app.py", "..%2f..%2fpyproject.toml"):
+        assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_a_slider_gets_every_stop_at_once(client):
+    found = client.get(f"/column?{QUESTION.replace('global_batch_size=64', '')}&slider=global_batch_size&at=64").json()
+    stops = {stop["value"]: stop for stop in found["stops"]}
+    assert set(stops) == set(draw.stops_of("global_batch_size", 64)) and stops[64]["fits"]
+    fresh = ironlaw.estimate(**{**ASKED, "global_batch_size": 128})
+    assert stops[128]["seconds"] == float(fresh.step_seconds[0])
+    assert client.get(f"/column?{QUESTION}&slider=tp&at=2").status_code == 422
+
+
+def test_a_number_opens(client):
+    found = client.get(f"/explain?{QUESTION}&explain=step/optimizer")
+    assert found.status_code == 200 and "Formula" in found.text and "optimizer" in found.text
+    assert client.get(f"/explain?{QUESTION}&explain=nothing").status_code == 422
+
+
+def test_a_report_is_handed_out(client):
+    reply = client.get(f"/report/estimate?{QUESTION}")
+    assert reply.status_code == 200 and reply.text.startswith("<!doctype html>") and "ironlaw estimate llama-3-8b" in reply.text
+
+
+def test_the_description_lists_what_is_served(client):
+    described = client.get("/openapi.json").json()
+    assert set(described["paths"]) == {f"/api/{verb}" for verb in app.VERBS}
+    options = {one["name"] for one in described["paths"]["/api/estimate"]["get"]["parameters"]}
+    assert {"model", "on", "gpus", "tp"} <= options
+
+
+def test_a_port_that_cannot_be_is_refused(ask):
+    for port in ("x", "-1", "70000", ""):
+        status, _, err = ask("serve", f"--port={port}")
+        assert status == 2 and "--port" in err and err.count("\n") == 1
