@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.questions.compare.candidates import Candidate, RunCost, Trained
 
 MOST_LINES = 4  # counts or targets with a line of their own
@@ -40,7 +41,7 @@ def objective(candidate: Candidate, goal: str) -> float:
 def headline(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[str]:
     """The best row of every count or target, the best of all by other measures, whether the order is certain, and how many answer no."""
     if values.get("task") == "inference":
-        return ["forward only: answered by the three-roof model alone, without an estimate of training"]
+        return [Sentence("forward only: answered by the three-roof model alone, without an estimate of training", "forward-only")]
     goal = default_goal(values)
     places: dict[int, list[Candidate]] = {}
     for candidate in candidates:
@@ -48,7 +49,7 @@ def headline(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[st
             places.setdefault(candidate.place, []).append(candidate)
     lines: list[str] = []
     if not places:
-        lines.append("none of these accelerators does the job as asked")
+        lines.append(Sentence("none of these accelerators does the job as asked", "none"))
     elif len(places) <= MOST_LINES:
         for rows in places.values():
             lines += _say_best(rows, goal, len(places) > 1)
@@ -57,7 +58,9 @@ def headline(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[st
     lines += say_limits(candidates, values)
     refused = sum(not candidate.answers for candidate in candidates)
     if refused:
-        lines += [f"no: {refused} of {len(candidates)} rows, see why below"] if places else _say_why(candidates)
+        counted = {"refused": refused, "rows": len(candidates)}
+        told = Sentence(f"no: {refused} of {len(candidates)} rows, see why below", "refused", counted)
+        lines += [told] if places else _say_why(candidates)
     return lines
 
 
@@ -82,7 +85,9 @@ def _say_best(rows: list[Candidate], goal: str, several: bool) -> list[str]:
     if goal == "cost" and best.target and not best.run:
         words["cost"] = "cheapest per hour"
     where = f" at {best.target:,.0f} tokens/s" if best.target and several else ""
-    lines = [f"{words.get(goal, 'fewest accelerators')}{where}: {describe(best)}"]
+    text = f"{words.get(goal, 'fewest accelerators')}{where}: {describe(best)}"
+    gpus = best.planned.gpus if best.planned else None
+    lines: list[str] = [Sentence(text, "best", {"by": goal, "accelerator": best.hardware.name, "gpus": gpus})]
     others = []
     for other in ("cost", "time", "energy", *(["carbon"] if best.run else [])):
         winner = min(rows, key=lambda row, other=other: objective(row, other))  # type: ignore[misc]
@@ -91,17 +96,18 @@ def _say_best(rows: list[Candidate], goal: str, several: bool) -> list[str]:
             close = f" (too close to call: {', '.join(near)})" if near else ""
             others.append(f"{words[other]}: {_say_short(winner, other)}{close}")
     if others:
-        lines.append("; ".join(others))
+        lines.append(Sentence("; ".join(others), "best-by-others"))
     return [*lines, *_say_certainty(best, rows, goal)]
 
 
 def say_limits(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[str]:
     """The rows that meet a limit which lies inside their error bands, so that they may break it."""
-    lines = []
+    lines: list[str] = []
     for option, name in (("target_tokens_per_second", "rate"), ("deadline", "deadline"), ("budget", "budget")):
         near = [c.label for c in candidates if option in values and c.answers and _may_break(c, option, values)]
         if near:
-            lines.append(f"the {name} is not certain to be met: it lies inside the error bands of {', '.join(near)}")
+            text = f"the {name} is not certain to be met: it lies inside the error bands of {', '.join(near)}"
+            lines.append(Sentence(text, "limit-uncertain", {"limit": option, "rows": near}))
     return lines
 
 

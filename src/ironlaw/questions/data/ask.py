@@ -9,6 +9,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Sentence
 from ironlaw.law import dataloading
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
@@ -56,7 +57,10 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
         stages, written = [*stages, row], [write]
     enough = scalar(supply.fed) > ENOUGH
     orders = _order_rows(pipeline)
-    lines = [*_say_supply(pipeline, supply, slowest["stage"], enough), _say_workers(pipeline, slowest["stage"], order, enough)]
+    lines = [
+        *_say_supply(pipeline, supply, slowest["stage"], enough),
+        Sentence(_say_workers(pipeline, slowest["stage"], order, enough), "workers", {"workers": pipeline.workers}),
+    ]
     lines += [*_say_storage(values, pipeline), *_say_orders(orders)]
     workers, buffers = _worker_rows(pipeline, order), _buffer_rows(pipeline)
     tables = [
@@ -141,10 +145,12 @@ def _compute_supply(pipeline: InputPipeline, workers: float, order: str) -> Supp
 def _say_supply(pipeline: InputPipeline, supply: Supply, slowest: str, enough: bool) -> list[str]:
     """The headline: how often a batch is ready, and the time of a step."""
     late = scalar(supply.waiting)
+    step = pipeline.step.seconds + late
+    fed = f"accelerators have a batch {scalar(supply.fed):.1%} of the time; slowest: {slowest}{', fast enough' if enough else ''}"
+    takes = f"a step takes {units.show(step, 's', 4)}, {units.show(late, 's', 4) if late else 'none'} of it waiting for data"
     return [
-        f"accelerators have a batch {scalar(supply.fed):.1%} of the time; slowest: {slowest}{', fast enough' if enough else ''}",
-        f"a step takes {units.show(pipeline.step.seconds + late, 's', 4)}, {units.show(late, 's', 4) if late else 'none'} of it waiting"
-        " for data",
+        Sentence(fed, "supply", {"fed": scalar(supply.fed), "slowest": slowest, "enough": enough}),
+        Sentence(takes, "step", {"seconds": step, "waiting_seconds": late}),
     ]
 
 

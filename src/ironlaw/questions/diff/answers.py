@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import files
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import InputError, QuestionError, quote
 from ironlaw.estimate.saved import LARGEST
 from ironlaw.questions.answer import Answer, Column, Table
@@ -77,12 +78,14 @@ def compare_answers(a: Data, b: Data, names: tuple[str, str]) -> Answer:
 def _headline(equal: bool, changed: Mapping[str, list[Any]], numbers: list[dict[str, Any]], words: list[Any]) -> list[str]:
     """How much changed, and the value that moved most."""
     if equal:
-        return [f"The answers are the same{', from another version' if changed['versions'] else ''}."]
+        return [Sentence(f"The answers are the same{', from another version' if changed['versions'] else ''}.", "equal")]
     counted = [f"{len(rows)} {_INPUTS[name][1]}{'' if len(rows) == 1 else 's'}" for name, rows in changed.items() if rows]
-    lines = [f"Changed: {', '.join(counted) or 'no input'}; {len(numbers)} numbers and {len(words)} words of the answer moved."]
+    text = f"Changed: {', '.join(counted) or 'no input'}; {len(numbers)} numbers and {len(words)} words of the answer moved."
+    lines: list[str] = [Sentence(text, "changed", {"numbers": len(numbers), "words": len(words)})]
     if numbers and numbers[0]["share"] is not None:
         most = numbers[0]
-        lines.append(f"{most['value']} moved most: {shown(most['a'])} to {shown(most['b'])} ({most['share']:+.1%}).")
+        text = f"{most['value']} moved most: {shown(most['a'])} to {shown(most['b'])} ({most['share']:+.1%})."
+        lines.append(Sentence(text, "moved-most", {name: most[name] for name in ("value", "a", "b", "share")}))
     return lines
 
 

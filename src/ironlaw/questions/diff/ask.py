@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.saved import Saved, read_answer
@@ -94,19 +95,19 @@ def _results(a: Saved, b: Saved) -> list[dict[str, Any]]:
 def _headline(equal: bool, results: Rows, changes: Mapping[str, Rows], time: Rows, memory: Rows) -> list[str]:
     """What changed, by how much, and which terms moved most."""
     if equal:
-        return [f"The answers are the same{', from another version' if changes['versions'] else ''}."]
+        return [Sentence(f"The answers are the same{', from another version' if changes['versions'] else ''}.", "equal")]
     named = ((rows, *_INPUTS[name][1:3]) for name, rows in changes.items() if rows and name != "assumptions")
     counted = [f"{len(rows)} {one if len(rows) == 1 else many}" for rows, one, many in named]
-    lines = [f"{' and '.join(counted) or 'no input'} changed."]
+    lines: list[tuple[str, str, dict[str, float]]] = [(f"{' and '.join(counted) or 'no input'} changed.", "changed", {})]
     for key, name, unit, rows in (("seconds", "step time", "s", time), ("bytes", "memory", "B", memory)):
         before, after, difference = (row[key] for row in results)
         if before is None or after is None:
-            lines.append(f"{name}: no estimate of {results[0 if before is None else 1]['answer']}.")
+            lines.append((f"{name}: no estimate of {results[0 if before is None else 1]['answer']}.", f"{key}-unknown", {}))
         elif difference:
             most = ", ".join(f"{row['term']} {signed(row['difference'], unit)}" for row in rows[:2] if row["term"] not in (REST, WHOLE))
             share = f" ({difference / before:+.1%})" if before else ""
             change = f"{units.show(before, unit)} to {units.show(after, unit)}, {signed(difference, unit)}{share}"
-            lines.append(f"{name}: {change}{f'; moved most: {most}' if most else ''}.")
+            lines.append((f"{name}: {change}{f'; moved most: {most}' if most else ''}.", key, {"a": before, "b": after}))
         else:
-            lines.append(f"{name}: the same, {units.show(after, unit)}.")
-    return [line[0].upper() + line[1:] for line in lines]
+            lines.append((f"{name}: the same, {units.show(after, unit)}.", key, {"a": before, "b": after}))
+    return [Sentence(line[0].upper() + line[1:], code, told) for line, code, told in lines]

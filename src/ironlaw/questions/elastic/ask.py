@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import QuestionError
 from ironlaw.questions.answer import Answer, Table, filled_columns
 from ironlaw.questions.elastic import less, spares, spot
@@ -25,7 +26,11 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     base.tabulate(lefts)
     found = [less.after(base, loss) for loss in losses]
     rows = [less.loss_row(base, one) for one in found]
-    headline = [less.full_sentence(base), *(less.sentence(base, one) for one in found), less.batch_sentence(base)]
+    headline: list[str] = [
+        less.full_sentence(base),
+        *(less.sentence(base, one) for one in found),
+        Sentence(less.batch_sentence(base), "batch", {"global_batch_size": base.batch}),
+    ]
     terms: list[Term] = [base.group.throughput["tokens_per_second"], *(term for one in found for term in less.terms_of(one))]
     kept = [less.kept_row(base, one) for one in found]
     tables = [
@@ -58,7 +63,7 @@ def _say_no(base: Base) -> Answer:
     """The answer where no plan fits all accelerators."""
     return Answer(
         title=less.title(base),
-        headline=[f"no: no plan fits on {base.gpus:,.0f} accelerators, so no fewer are tried"],
+        headline=[Sentence(f"no: no plan fits on {base.gpus:,.0f} accelerators, so no fewer are tried", "does-not-fit")],
         assumptions=base.assumptions,
         warnings=base.group.warnings,
         feasible=False,

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import IronlawError, ValueRangeError
 from ironlaw.estimate.placement import placement
 from ironlaw.estimate.planner.possible import has_plan
@@ -136,8 +137,13 @@ def reshard_time(size: Any, bandwidth: Any) -> Any:
     return 2.0 * size / bandwidth
 
 
-def sentence(base: Base, less: Less) -> str:
-    """What a loss costs with the best plan, and with the parallel sizes kept."""
+def sentence(base: Base, less: Less) -> Sentence:
+    """What a loss costs with the best plan, and with the parallel sizes kept, as a sentence of the headline."""
+    rate = None if less.best is None else less.best.rate
+    return Sentence(_describe_loss(base, less), "loss", {"lost": less.lost, "tokens_per_second": rate})
+
+
+def _describe_loss(base: Base, less: Less) -> str:
     left = base.gpus - less.lost
     head = f"{less.loss.label} less, {left:,.0f} accelerators left: "
     if less.best is None:
@@ -180,7 +186,8 @@ def title(base: Base) -> str:
     return f"{base.group.job.model.title} on fewer than {base.gpus:,.0f} {base.group.cluster.accelerator.title}"
 
 
-def full_sentence(base: Base) -> str:
+def full_sentence(base: Base) -> Sentence:
     """The run with all accelerators."""
     step = units.show(scalar(base.group.step.tree), "s")
-    return f"with all {base.gpus:,.0f}: {base.rate:,.0f} tokens/s, step {step}: {base.words(base.group)}"
+    words = f"with all {base.gpus:,.0f}: {base.rate:,.0f} tokens/s, step {step}: {base.words(base.group)}"
+    return Sentence(words, "whole", {"gpus": base.gpus, "tokens_per_second": base.rate, "seconds": scalar(base.group.step.tree)})

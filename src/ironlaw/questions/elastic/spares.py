@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.placement import slices_of
@@ -72,7 +73,12 @@ def compare(base: Base, repair_time: float, given: tuple[float, ...] | None) -> 
         warnings.append(caution("spares-of-slices"))
     if best["spares"] == most:
         warnings.append(caution("more-spares", most=most))
-    return Part([_sentence(best, none), _checkpoint_sentence(base)], tables, list({term.name: term for term in terms}.values()), warnings)
+    return Part(
+        [Sentence(_sentence(best, none), "spares", {"spares": best["spares"], "goodput": best["goodput"]}), _checkpoint_sentence(base)],
+        tables,
+        list({term.name: term for term in terms}.values()),
+        warnings,
+    )
 
 
 def _cost_key(row: dict[str, Any]) -> tuple[float, float]:

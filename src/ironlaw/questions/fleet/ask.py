@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
-from ironlaw.cautions.record import Caution, only
+from ironlaw.cautions.record import Caution, Sentence, only
 from ironlaw.cautions.table import caution
 from ironlaw.errors import MissingOptionError
 from ironlaw.estimate.answer import Estimate
@@ -180,25 +180,31 @@ def _headline(fleet: Fleet, pools: Sequence[Mapping[str, Any]], help_: Sequence[
     """Who is late, when the last job ends, how good the schedule is, what is idle, what it draws."""
     found, jobs = fleet.found, fleet.reservation.jobs
     names = ", ".join(jobs[at].name for at in sorted(fleet.late))
-    lines = ["every job is done by its deadline"]
+    lines: list[str] = [Sentence("every job is done by its deadline", "deadlines-met")]
     if fleet.late:
         miss = "misses its deadline" if len(fleet.late) == 1 else "miss their deadlines"
-        lines = [f"no: {len(fleet.late)} of {len(jobs)} jobs {miss}: {names}"]
-    lines += [f"what would meet every deadline: {'; or '.join(row['remedy'] for row in help_)}"] if help_ else []
+        told = {"late": [jobs[at].name for at in sorted(fleet.late)], "jobs": len(jobs)}
+        lines = [Sentence(f"no: {len(fleet.late)} of {len(jobs)} jobs {miss}: {names}", "deadlines-missed", told)]
+    if help_:
+        ways = [row["remedy"] for row in help_]
+        lines.append(Sentence(f"what would meet every deadline: {'; or '.join(ways)}", "remedies", {"remedies": ways}))
     if fleet.late and not help_:
-        lines.append("neither one job less nor twice the accelerators of a pool meets every deadline")
+        lines.append(Sentence("neither one job less nor twice the accelerators of a pool meets every deadline", "no-remedy"))
     if found.placed:
-        lines.append(f"first {_starts(fleet)}; the last job ends on day {found.score.end / DAY:,.1f}")
-        lines.append(_quality(found))
-        lines.append(_cost(fleet))
+        starts = f"first {_starts(fleet)}; the last job ends on day {found.score.end / DAY:,.1f}"
+        lines.append(Sentence(starts, "order", {"end_seconds": found.score.end}))
+        lines.append(Sentence(_quality(found), "quality", {"exact": found.exact}))
+        lines.append(Sentence(_cost(fleet), "cost"))
     hours = sum(row["idle_gpu_hours"] for row in pools)
     share = hours / sum(row["reserved_gpu_hours"] for row in pools)
     usd = [row["idle_usd"] for row in pools]
     paid = "" if None in usd else f", {sum(usd):,.0f} of {sum(row['usd'] for row in pools):,.0f} USD"
-    lines.append(f"idle: {hours:,.0f} accelerator hours, {share:.1%} of the reservation{paid}")
+    idle = f"idle: {hours:,.0f} accelerator hours, {share:.1%} of the reservation{paid}"
+    lines.append(Sentence(idle, "idle", {"gpu_hours": hours, "share": share}))
     limit = fleet.reservation.power_limit
     of_limit = "" if limit is None else f" of {units.show(limit, 'W')}"
-    lines.append(f"running jobs draw at most {units.show(fleet.peak(), 'W')}{of_limit}")
+    power = f"running jobs draw at most {units.show(fleet.peak(), 'W')}{of_limit}"
+    lines.append(Sentence(power, "power", {"watts": fleet.peak(), "limit_watts": limit}))
     return lines
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
-from ironlaw.cautions.record import Caution, without
+from ironlaw.cautions.record import Caution, Sentence, without
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -76,10 +76,9 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     lines = [_size_sentence(size) for size in run.sizes]
     if spares:
         rows = [{**row, "spares": scalar(term)} for row, term in zip(rows, spares, strict=True)]
-        lines.append(
-            f"{rows[-1]['spares']:,.0f} spare nodes are enough for {largest.gpus:,.0f} accelerators,"
-            f" except one time in {values.get('one_in', 100.0):g}"
-        )
+        words = f"{rows[-1]['spares']:,.0f} spare nodes are enough for {largest.gpus:,.0f} accelerators,"
+        told = {"spares": rows[-1]["spares"], "gpus": largest.gpus, "one_in": values.get("one_in", 100.0)}
+        lines.append(Sentence(f"{words} except one time in {told['one_in']:g}", "spares", told))
     tables = [
         Table("sizes", "The run by size (useful time includes stragglers)", (*SIZES, SPARES) if spares else SIZES, rows),
         Table("checkpoints", "Checkpoint interval that loses least time", CHECKPOINTS, [_checkpoint_row(size) for size in run.sizes]),
@@ -89,10 +88,14 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     ]
     fits = any(size.fits for size in run.sizes)
     if not fits:
-        lines.insert(0, "no: the plan does not fit in memory at any of these sizes; if it did, the run would take:")
+        lines.insert(
+            0, Sentence("no: the plan does not fit in memory at any of these sizes; if it did, the run would take:", "does-not-fit")
+        )
     finishes = any(not math.isnan(scalar(size.failures.goodput)) for size in run.sizes)
     if not finishes:
-        lines.insert(0, "no: at each of these sizes the run fails sooner than it restarts and writes a checkpoint")
+        lines.insert(
+            0, Sentence("no: at each of these sizes the run fails sooner than it restarts and writes a checkpoint", "never-finishes")
+        )
     return Answer(
         title=f"Failures of a run on {', '.join(f'{size.gpus:,.0f}' for size in run.sizes)} {run.cluster.accelerator.title}",
         headline=lines,
@@ -150,16 +153,18 @@ def _run_of_given_time(values: dict[str, Any], folders: tuple[str, ...]) -> Run:
     return Run(cluster, sizes, assumptions, [])
 
 
-def _size_sentence(size: Size) -> str:
+def _size_sentence(size: Size) -> Sentence:
     """Failures, goodput and time of the run at one size."""
     failures = size.failures
     goodput, every = scalar(failures.goodput), units.show(scalar(failures.mttf), "s")
     if math.isnan(goodput):
-        return f"{size.gpus:,.0f}: a failure every {every}: the run never finishes"
-    return (
+        return Sentence(f"{size.gpus:,.0f}: a failure every {every}: the run never finishes", "size-never-finishes", {"gpus": size.gpus})
+    words = (
         f"{size.gpus:,.0f}: a failure every {every} ({scalar(failures.count):,.0f} in the run), goodput {goodput:.1%},"
         f" {units.show(size.useful, 's')} of useful time take {units.show(scalar(failures.seconds), 's')}"
     )
+    told = {"gpus": size.gpus, "mttf": scalar(failures.mttf), "failures": scalar(failures.count), "goodput": goodput}
+    return Sentence(words, "size", {**told, "useful_seconds": size.useful, "seconds": scalar(failures.seconds)})
 
 
 def _terms_with_size(size: Size) -> list[Term]:

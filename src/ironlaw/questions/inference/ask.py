@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.catalog.model import Model
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnsupportedError, ValueRangeError
@@ -78,14 +79,23 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     rate = batch / token
     seconds = prompt + values["generate"] * token
     usd = price.value * gpus * seconds / (batch * values["generate"])
+    fits, bounds = memory <= capacity, (_binding_roof(serving.prompt), _binding_roof(serving.token))
     headline = [
-        f"{'fits' if memory <= capacity else 'does not fit'}: {memory / 2**30:.1f} of {capacity / 2**30:.1f} GiB on each accelerator,"
-        " weights and cache",
-        f"prompts of {values['prompt']:g} tokens take {units.show(prompt, 's', 4)} ({batch:g} together),"
-        f" bound by {_binding_roof(serving.prompt)}",
-        f"then {rate:,.0f} tokens/s, {rate / batch:,.1f} per sequence, bound by {_binding_roof(serving.token)}",
-        f"{usd * 1e6:,.2f} USD per million generated tokens",
-    ]
+        Sentence(
+            f"{'fits' if fits else 'does not fit'}: {memory / 2**30:.1f} of {capacity / 2**30:.1f} GiB on each accelerator,"
+            " weights and cache",
+            "fits" if fits else "does-not-fit", {"bytes": memory, "capacity_bytes": capacity},
+        ),
+        Sentence(
+            f"prompts of {values['prompt']:g} tokens take {units.show(prompt, 's', 4)} ({batch:g} together), bound by {bounds[0]}",
+            "prompt", {"tokens": values["prompt"], "seconds": prompt, "batch": batch, "bound": bounds[0]},
+        ),
+        Sentence(
+            f"then {rate:,.0f} tokens/s, {rate / batch:,.1f} per sequence, bound by {bounds[1]}",
+            "generation", {"tokens_per_second": rate, "batch": batch, "bound": bounds[1]},
+        ),
+        Sentence(f"{usd * 1e6:,.2f} USD per million generated tokens", "price", {"usd_per_token": usd}),
+    ]  # fmt: skip
     times = [{"part": node.name, "value": scalar(node)} for term in (serving.prompt, serving.token) for node in (term, *term.parts)]
     per_sequence = cache / batch
     room = capacity - weights / gpus

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw import units
-from ironlaw.cautions.record import read_record
+from ironlaw.cautions.record import Sentence, read_record
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.bind.money import bind_money
@@ -93,8 +93,12 @@ def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mappin
     base, bound = tried.base, bound_of(tried)
     waiting = f", {units.show(base.waiting, 's')} of it waiting for data" if base.waiting else ""
     lines = [
-        f"{bound}-bound: a step takes {units.show(base.seconds, 's')}{waiting}, "
-        f"{units.show(base.device, 'B')} of {units.show(base.capacity, 'B')}",
+        Sentence(
+            f"{bound}-bound: a step takes {units.show(base.seconds, 's')}{waiting}, "
+            f"{units.show(base.device, 'B')} of {units.show(base.capacity, 'B')}",
+            "bound",
+            {"by": bound, "seconds": base.seconds, "bytes": base.device, "capacity_bytes": base.capacity},
+        ),
         *(_say_gains(tried) if base.fits else _say_fits(tried, combined)),
     ]
     if "gpu_utilization" in lesson:
@@ -105,24 +109,27 @@ def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mappin
     return lines
 
 
-def _say_gains(tried: Tried) -> list[str]:
+def _say_gains(tried: Tried) -> list[Sentence]:
     """Which technique gains most, and whether one that changes the training gains more."""
     fitting = [trial for trial in tried.trials if trial.fits and trial.gain is not None and trial.gain >= WORTH]
     same, other = ([trial for trial in fitting if trial.trains is trains] for trains in (False, True))
     tally = f"{len(tried.trials)} were tried, {len(tried.not_tried)} were not (--format csv:not_tried)"
-    lines = [_say_gain(same[0], "gains most")] if same else [f"no technique that fits and keeps the training gains half a percent: {tally}"]
+    none = f"no technique that fits and keeps the training gains half a percent: {tally}"
+    lines = [_say_gain(same[0], "gains most") if same else Sentence(none, "no-gain")]
     if other and (not same or (other[0].gain or 0.0) > (same[0].gain or 0.0)):
-        lines.append(f"{_say_gain(other[0], 'gains more' if same else 'gains')}, and changes the training")
+        said = _say_gain(other[0], "gains more" if same else "gains")
+        lines.append(Sentence(f"{said}, and changes the training", said.code, said.values))
     return lines
 
 
-def _say_gain(trial: Trial, verb: str) -> str:
+def _say_gain(trial: Trial, verb: str) -> Sentence:
     """One technique, its step time and its tokens per second against the plan's."""
     assert trial.after is not None and trial.gain is not None
     rate = f"{1.0 + trial.gain:.3g} times the tokens/s" if trial.gain > 1.0 else f"{trial.gain:+.1%} tokens/s"
     steps = f"step {units.show(trial.base.seconds, 's')} to {units.show(trial.after.seconds, 's')}"
     plan = f", with another plan: {trial.plan}" if trial.plan else ""
-    return f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.techniques[0].lowers[:2])}{plan}"
+    words = f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.techniques[0].lowers[:2])}{plan}"
+    return Sentence(words, "gain", {"technique": trial.name, "gain": trial.gain, "trains": trial.trains})
 
 
 def _say_fits(tried: Tried, combined: Combined) -> list[str]:

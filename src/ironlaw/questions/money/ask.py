@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.law import cost
 from ironlaw.questions.answer import Answer, Table
 from ironlaw.questions.asked_run import run_of
@@ -24,11 +25,20 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     energy_rows, energy_terms = count_energy(run, power, seconds)
     first = energy_rows[0]
     lines = [
-        f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {units.amount(scalar(hours))} GPU-hours",
-        f"{_show_usd(scalar(rent.on_demand))} on demand at {scalar(rent.price) * 3600.0:.4g} USD/h",
-        bought.sentence,
-        f"{units.show(first['energy'], 'J', 4)}, {units.show(first['carbon'], 'kg', 4)} CO2e ({first['basis']} power)",
-    ]
+        Sentence(
+            f"{units.show(seconds, 's', 4)} on {run.gpus:,.0f} accelerators, {units.amount(scalar(hours))} GPU-hours",
+            "run", {"seconds": seconds, "gpus": run.gpus, "gpu_hours": scalar(hours)},
+        ),
+        Sentence(
+            f"{_show_usd(scalar(rent.on_demand))} on demand at {scalar(rent.price) * 3600.0:.4g} USD/h",
+            "rent", {"usd": scalar(rent.on_demand), "usd_per_second": scalar(rent.price)},
+        ),
+        Sentence(bought.sentence, "purchase"),
+        Sentence(
+            f"{units.show(first['energy'], 'J', 4)}, {units.show(first['carbon'], 'kg', 4)} CO2e ({first['basis']} power)",
+            "energy", {"joules": first["energy"], "kg_co2e": first["carbon"], "basis": first["basis"]},
+        ),
+    ]  # fmt: skip
     tables = [
         Table("ways", "Cost of the run by way to pay", PAYMENTS, [*rent.payments, *bought.payments]),
         Table("rent_or_buy", "Rent or buy: time until a purchase costs less than rent", BREAK_EVEN, bought.break_even),
@@ -40,7 +50,7 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     time = [run.group.run.failures.seconds] if run.group and run.group.run else []
     fits = run.group is None or bool(run.group.memory.fits[0])
     if not fits:
-        lines.insert(0, "no: the plan does not fit in memory; if it did, the run would take:")
+        lines.insert(0, Sentence("no: the plan does not fit in memory; if it did, the run would take:", "does-not-fit"))
     return Answer(
         title=run.title,
         headline=lines,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.cautions.record import Caution
+from ironlaw.cautions.record import Caution, Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import MissingOptionError, QuestionError, ValueRangeError
 from ironlaw.estimate.bind.model import bind_model, plain_model
@@ -69,7 +69,8 @@ def ask(given: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     batch = leaf("best batch", batches.deepseek_batch, "token", operations=size.operations)
     rate = leaf("best learning rate", batches.deepseek_learning_rate, "1", operations=size.operations)
     text = f"batch of {show(batch.value, 'token')} at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)"
-    sections.append(Section([text], [batch, rate], [_tabulate_optima(size.operations, fit, ratio)]))
+    told = {"tokens": float(batch.value), "learning_rate": float(rate.value)}
+    sections.append(Section([Sentence(text, "batch", told)], [batch, rate], [_tabulate_optima(size.operations, fit, ratio)]))
     if "model_of" in given:
         sections.append(_mistaken_batch(size))
     if "global_batch_tokens" in given:
@@ -137,7 +138,7 @@ def _least_loss(size: Size, name: str, fit: float) -> Section:
     best_tokens = leaf("optimal tokens", law.affordable_tokens, "token", operations=size.operations, parameters=best.value)
     best_loss = leaf("optimal loss", law.loss, "1", parameters=best.value, tokens=best_tokens.value, fit=fit)
     same = _find_cheapest("same loss", size, fit, 0.0)
-    headline = [
+    texts = [
         f"{size.name}: {show(size.active, 'parameter')} on {show(size.tokens, 'token')} ({show(size.tokens / size.active, '1')} each) take "
         f"{float(compute.value):.4g} FLOP; loss {float(loss.value):.3f} ({name})",
         f"least loss for that compute: {show(best.value, 'parameter')} on {show(best_tokens.value, 'token')}, "
@@ -145,6 +146,15 @@ def _least_loss(size: Size, name: str, fit: float) -> Section:
         f"least compute for that loss: {float(same[-1].value):.4g} FLOP "
         f"({show(same[0].value, 'parameter')} on {show(same[1].value, 'token')}); "
         f"this run takes {show(compute.value / same[-1].value, '1')} times as much",
+    ]
+    told = (
+        ("run", size.active, size.tokens, compute, loss),
+        ("least-loss", best.value, best_tokens.value, compute, best_loss),
+        ("least-compute", same[0].value, same[1].value, same[-1], loss),
+    )
+    headline: list[str] = [
+        Sentence(text, code, {"parameters": n, "tokens": tokens, "flop": float(flop.value), "loss": float(reached.value)})
+        for text, (code, n, tokens, flop, reached) in zip(texts, told, strict=True)
     ]
     return Section(headline, [compute, loss, best, best_tokens, best_loss, *same])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
-from ironlaw.cautions.record import Caution
+from ironlaw.cautions.record import Caution, Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.failures import given_or_default
 from ironlaw.law import cost, wide_area
@@ -109,13 +109,14 @@ def _name_model(values: dict[str, Any]) -> str:
 
 def _say_no(short: Sequence[str], steps: SiteSteps, outer: OuterState | None) -> list[str]:
     """Why the answer is no."""
-    lines = []
+    lines: list[str] = []
     if not steps.fits:
-        lines.append("no: the model does not fit a site's accelerators")
+        lines.append(Sentence("no: the model does not fit a site's accelerators", "does-not-fit"))
     elif outer is not None and not outer.fits:
-        lines.append(f"no: {outer.describe()[0]}")
+        lines.append(Sentence(f"no: {outer.describe()[0]}", "outer-state-does-not-fit"))
     if short:
-        lines.append(f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators")
+        text = f"no: {' and '.join(short)} cannot power {'its' if len(short) == 1 else 'their'} accelerators"
+        lines.append(Sentence(text, "too-little-power", {"sites": list(short)}))
     return lines
 
 
@@ -137,7 +138,7 @@ def _write_headline(time: RunTime, accounts: Accounts, worth: float, idle: float
             f"({share:.1%}; compute utilisation {1 - share:.1%})"
         )
     return [
-        first,
+        Sentence(first, "run", {"seconds": scalar(time.seconds), "waiting_seconds": scalar(time.waiting), "waiting_share": share}),
         f"{units.amount(scalar(usd))} USD" + (f" ({shown})" if shown.count(" for ") > 1 else "")
         + f", {units.amount(idle)} of the rent for waiting: {waiting}",
         f"{units.show(scalar(accounts.power), 'W', 4)} (rated), {units.show(scalar(accounts.energy), 'J', 4)}, "

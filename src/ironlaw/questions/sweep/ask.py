@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
@@ -107,34 +108,41 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
         assume(assumptions, "rounding of steps", rounding, "default")
     warnings = [line for _, estimate, _ in estimates if estimate for line in estimate.groups[0].warnings]
     fitting = [(row, estimate) for row, estimate, _ in estimates if estimate and row["fits"]]
-    headline, terms = ["no row has a plan that fits"], []
+    headline, terms = [Sentence("no row has a plan that fits", "none")], []
     if fitting:
         row, estimate = max(fitting, key=lambda pair: pair[0]["tokens_per_second"])
         frugal = max((pair[0] for pair in fitting), key=lambda each: each["tokens_per_joule"] or 0.0)
         group = estimate.groups[0]
-        headline = [
+        best = (
             f"most tokens per second of the rows that fit: {row['tokens_per_second']:,.0f}, {row['model']}, batch of "
             f"{units.show(row['batch'], 'token', 4)}, sequences of {row['seq_len']:,.0f}, {row['gpus']:,.0f} accelerators"
-            + (f" at {row['power_cap']:g} W" if row["power_cap"] else ""),
+            + (f" at {row['power_cap']:g} W" if row["power_cap"] else "")
+        )
+        headline = [
+            Sentence(best, "fastest", {name: row[name] for name in FASTEST}),
             *([_describe_frugal(frugal, row)] if frugal["tokens_per_joule"] else []),
-            "accumulation saves memory: the next column is the same plan without accumulation",
+            Sentence("accumulation saves memory: the next column is the same plan without accumulation", "accumulation"),
         ]
         terms = [group.throughput["tokens_per_second"], group.memory.tree, group.step.tree]
         listed = {item["name"] for item in assumptions} | {"seq_len", "global_batch_size"}
         assumptions += [item for item in group.assumptions if item["name"] not in listed]
     else:
-        headline += [row["why_not"] for row in rows[:1] if row["why_not"]]
+        headline += [Sentence(row["why_not"], "why-not") for row in rows[:1] if row["why_not"]]
     tables = [Table("rows", f"Runs on {values['on']}, each by estimate", filled_columns(ROWS, rows), rows)]
     title = f"{len(rows):,} run{'s' if len(rows) != 1 else ''} on {values['on']}"
     possible = any(row.get("legal", True) for row in rows)
     return Answer(title, headline, tables, terms, {}, assumptions, warnings, bool(fitting), folders, possible)
 
 
-def _describe_frugal(row: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+FASTEST = ("tokens_per_second", "model", "batch", "seq_len", "gpus", "power_cap")  # what the headline tells of the fastest row
+
+
+def _describe_frugal(row: Mapping[str, Any], fastest: Mapping[str, Any]) -> Sentence:
     """The row with the most tokens for each joule, beside the fastest."""
     saved, slower = 1.0 - fastest["tokens_per_joule"] / row["tokens_per_joule"], fastest["tokens_per_second"] / row["tokens_per_second"]
     than = f": {saved:.1%} less energy for a token than the fastest row, {slower:.2f} times its time" if row is not fastest else ""
-    return f"most tokens per joule: at {row['power_cap']:g} W, {row['tokens_per_joule']:.3g} tokens/J{than}"
+    words = f"most tokens per joule: at {row['power_cap']:g} W, {row['tokens_per_joule']:.3g} tokens/J{than}"
+    return Sentence(words, "frugal", {name: row[name] for name in ("power_cap", "tokens_per_joule")})
 
 
 def _estimate_row(
