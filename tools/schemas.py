@@ -25,6 +25,7 @@ from typing import Any
 
 import same_answers
 from ironlaw import interface
+from ironlaw.catalog.sourced import GRADES
 from ironlaw.cli.main import VERBS
 from ironlaw.errors import codes
 from ironlaw.questions.answer import si_unit
@@ -93,14 +94,17 @@ DEFS: dict[str, Any] = {
         "description": "where a number comes from",
         "type": "object",
         "properties": {"title": TEXT, "url": TEXT, "read": {"type": "string", "description": "ISO date, or recalled"},
-                       "grade": {"enum": ["vendor", "measured", "paper", "press", "guess"]}},
+                       "grade": {"enum": list(GRADES)}},
         "required": ["title", "url", "read", "grade"],
         "additionalProperties": False,
     },
     "assumption": {
         "description": "an option that was left open, or a reading of one that was given",
         "type": "object",
-        "properties": {"name": TEXT, "value": {}, "origin": {"enum": ["chosen", "default", "given", "held", "override"]}},
+        "properties": {
+            "name": TEXT, "value": {}, "origin": {"enum": ["chosen", "default", "given", "held", "override"]},
+            "option": {"type": "string", "description": "the flag that sets it"},
+            "unit": {"type": "string", "description": "of a value that is a number"}},
         "required": ["name", "value", "origin"],
         "additionalProperties": False,
     },

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-GRADES = ("vendor", "measured", "paper", "press", "announced", "guess")  # best first
+GRADES = ("vendor", "measured", "fitted", "paper", "press", "announced", "guess")  # best first
 
 
 class Source(NamedTuple):

@@ -65,7 +65,12 @@ def _list_kind(kind: str, folders: tuple[str, ...], form: Form) -> int:
         codes = _list_codes(kind, folders)
         rows = [{"name": name, "is": load.record(kind, name, folders).title + codes.get(name, "")} for name in load.names(kind, folders)]
     if form.name == "json":
-        print_text(json.dumps({kind: [row["name"] for row in rows]}, indent=1) + "\n")
+        listed: dict[str, Any] = {kind: [row["name"] for row in rows]}
+        if kind not in LISTS:
+            from ironlaw.report.cards import cards
+
+            listed["cards"] = cards(kind, folders)
+        print_text(json.dumps(listed, indent=1, allow_nan=False) + "\n")
     elif form.name == "table":
         print_line(f"{kind} ({len(rows)})")
         width = max((len(row["name"]) for row in rows), default=0)

@@ -21,6 +21,7 @@ from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.defaults import CERTAINTY, OFFLOADS
+from ironlaw.question.options import OPTIONS, flag
 from ironlaw.shown import SCHEMA_VERSION, writer
 from ironlaw.terms import Term
 
@@ -33,6 +34,21 @@ _PLAN_INTEGERS = (
     "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
     "seq_len", "num_microbatches",
 )  # fmt: skip
+
+
+def assumption_data(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An assumption with the flag that sets it, and the unit of a value that is a number; neither where no option does.
+
+    >>> assumption_data({"name": "mttf", "value": 3600.0, "origin": "given"})["option"]
+    '--mttf'
+    >>> assumption_data({"name": "pp", "value": 1, "origin": "chosen"})
+    {'name': 'pp', 'value': 1, 'origin': 'chosen', 'option': '--pp'}
+    """
+    option = OPTIONS.get(item["name"])
+    if option is None:
+        return dict(item)
+    is_number = isinstance(item["value"], (int, float)) and not isinstance(item["value"], bool)
+    return {**item, "option": flag(item["name"]), **({"unit": option.kind.unit} if is_number and option.kind.unit else {})}
 
 
 def common_keys(
@@ -54,7 +70,7 @@ def common_keys(
         "tool_version": __version__,
         "calibration_version": version,
         "catalog_hash": digest,
-        "assumptions": [dict(item) for item in assumptions],
+        "assumptions": [assumption_data(item) for item in assumptions],
         "warnings": [as_record(warning) for warning in warnings],
     }
 

@@ -143,8 +143,7 @@ def _with_source(text: str, key: str, title: str) -> str:
         if name == key or f'source = "{name}"' not in text:
             text = re.sub(rf"\n\[sources\.{name}\]\n(?:[^\[\n].*\n)*", "", text)
     return (
-        text.rstrip("\n")
-        + f'\n\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "measured"\n'
+        text.rstrip("\n") + f'\n\n[sources.{key}]\ntitle = "{title}"\nurl = "{_URL}"\nread = {date.today().isoformat()}\ngrade = "fitted"\n'
     )
 
 
@@ -190,14 +189,14 @@ def write_bands(
         "held-out": (
             f"Errors of {learned.rows} predictions (ironlaw validate) without their publisher, of {learned.families} publishers: each run"
             " with its stack's record and with that of an unknown stack, publishers weighing the same",
-            "measured",
+            "fitted",
         ),
-        "own-runs": ("Errors of a publisher's runs after a correction by one of them, publishers weighing the same", "measured"),
+        "own-runs": ("Errors of a publisher's runs after a correction by one of them, publishers weighing the same", "fitted"),
         "pairs": (shipped.source.title, shipped.source.grade),  # from pairs of plans, not fitted
-        "gains": ("ironlaw validate --plans: plans of one job, predicted without their family, by what was measured", "measured"),
+        "gains": ("ironlaw validate --plans: plans of one job, predicted without their family, by what was measured", "fitted"),
         "memory": (
             "Device and reserved memory of published runs over its prediction (ironlaw validate --memory), families weighing the same",
-            "measured",
+            "fitted",
         ),
     }
     for key, (title, grade) in sources.items():
