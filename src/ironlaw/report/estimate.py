@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ironlaw import units
+from ironlaw.catalog.sourced import watch_sources
 from ironlaw.cautions.record import Sentence, headline_data
 from ironlaw.estimate.as_data import (
     assumptions,
@@ -149,6 +150,13 @@ def headline(
     group: Group, at: int, offered: Sequence[Offer] = (), settings: Settings | None = None, layouts: Sequence[dict[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """The verdict as plain data; of a plan that breaks a rule, which it breaks."""
+    with watch_sources(None):  # what else might help reads records that the answer does not use
+        return _headline(group, at, offered, settings, layouts)
+
+
+def _headline(
+    group: Group, at: int, offered: Sequence[Offer], settings: Settings | None, layouts: Sequence[dict[str, Any]] | None
+) -> list[dict[str, Any]]:
     if number(group.legal, at):
         return headline_data(verdict(group, at, Ink(False), offered, settings, layouts))
     found = broken_rules(group.job, group.plan, group.rules, at)

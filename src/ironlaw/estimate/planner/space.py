@@ -13,7 +13,6 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
-from ironlaw.estimate.pipeline.schedules import searched
 from ironlaw.files import is_there, read_toml
 from ironlaw.question.defaults import CP_METHODS, DISPATCHERS, FEWEST_CONTEXT_TOKENS, OFFLOADS, OVERLAPS, USUAL_CONTEXT_RANKS
 from ironlaw.question.options import OPTIONS
@@ -139,11 +138,20 @@ def _check_values(axis: str, value: Any, where: str) -> Any:
         if (axis, value) not in WORDS:
             axes = ", ".join(name for name, word in WORDS if word == value)
             raise ValueRangeError(f"{axis} in {where} is {value}: only {axes} can be {value}; list the values of {axis}")
-        return {"schedule": searched(), "moe_dispatcher": DISPATCHERS}.get(axis, value)
+        return _listed(axis, value)
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= _MOST_VALUES:
         raise ValueRangeError(f"{axis} in {where} has {len(items)} values, must have 1 to {_MOST_VALUES}")
     return tuple(dict.fromkeys(axis_value(axis, item, f"{axis} in {where}") for item in items))
+
+
+def _listed(axis: str, word: str) -> Any:
+    """The values that a word stands for where a table has them; the word itself for an axis whose values depend on the row."""
+    if axis == "schedule":
+        from ironlaw.estimate.pipeline.schedules import searched  # brings numpy, which a help text shall not
+
+        return searched()
+    return DISPATCHERS if axis == "moe_dispatcher" else word
 
 
 def context_ranks(seq_len: float, gpus: float) -> tuple[float, ...]:
