@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import os
@@ -40,7 +39,7 @@ def test_a_folder_without_records_is_refused(ask, tmp_path):
     assert ask("catalog", "--catalog", tmp_path, "list")[0] == 0
 
 
-ASKED_IN_PYTHON = [getattr(importlib.import_module(f"ironlaw.questions.{verb}"), verb) for verb in QUESTIONS]
+ASKED_IN_PYTHON = [getattr(ironlaw, verb) for verb in QUESTIONS]
 
 
 @pytest.mark.parametrize("question", [q for q in ASKED_IN_PYTHON if "catalog" in inspect.signature(q).parameters])

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+from ironlaw import sweep
 from ironlaw.cli.main import main
 from ironlaw.errors import PlanError, UnknownNameError
 from ironlaw.estimate.answer import estimate
 from ironlaw.law import batches, cost
-from ironlaw.questions.sweep import sweep
 
 PLAN = {"micro_batch_size": 1, "tp": 1, "pp": 1, "zero": 1, "framework": "megatron", "recompute": "none"}
 ASKED = {"gpus": 64, "tokens": "1T", "seq_len": 4096, "accumulate": "1,2,4,8", **PLAN}

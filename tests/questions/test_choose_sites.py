@@ -8,12 +8,12 @@ import re
 import pytest
 
 import ironlaw
+from ironlaw import sites
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, wide_area
 from ironlaw.question.options import OPTIONS as ESTIMATE
-from ironlaw.questions.sites import sites
 from ironlaw.questions.sites.choose import ALL
 from ironlaw.questions.sites.hours import count_windows, describe_hours, read_profile
 from ironlaw.questions.sites.options import OPTIONS, hours_of_day
@@ -125,7 +125,7 @@ def test_electricity_is_paid_on_top_only_where_it_is_asked_for(three):
 
 
 def test_a_place_without_a_price_of_electricity_is_asked_for_by_name():
-    with pytest.raises(IronlawError, match="--electricity-price london=USD_PER_KWH"):
+    with pytest.raises(IronlawError, match="electricity_price london=USD_PER_KWH"):
         answer(sites="ashburn,dallas,london", electricity_price="place")
     assert any("london" in line for line in answer(sites="ashburn,dallas,london").warnings)
 
@@ -440,8 +440,8 @@ def test_a_grid_of_the_catalogue_may_have_hours(tmp_path):
         ({"gpus": "ashburn=64,dallas=64"}, "no count for lulea"),
         ({"outer_state": "host"}, "no effect with an exchange every step"),
         ({"parameters": "7B"}, "not both"),
-        ({"hours": "0-8", "deadline": 3}, "--deadline"),
-        ({"restart_time": "1h"}, "--hours"),
+        ({"hours": "0-8", "deadline": 3}, "deadline"),
+        ({"restart_time": "1h"}, "hours"),
         ({"carbon_profile": [[1.0] * 24]}, "different grids"),
         ({"carbon_profile": {"ashburn": [1.0] * 23}}, "24 numbers"),
         ({"carbon_profile": {"ashburn": "nowhere.csv"}}, "nowhere.csv"),

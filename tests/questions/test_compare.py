@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import paths
+from ironlaw import compare
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
-from ironlaw.questions.compare import compare
 from ironlaw.questions.compare.options import OPTIONS
 
 CASES = {
@@ -190,7 +190,7 @@ def test_the_fewest_that_reach_a_target():
         ({"gpus": 8, "utilization": 1.2}, ValueRangeError, "at most 1"),
         ({"gpus": 8, "price": "b200-sxm=3"}, UnknownNameError, "price"),
         ({"gpus": 8, "kapa": 3}, QuestionError, "kappa"),
-        ({}, QuestionError, "--gpus"),
+        ({}, QuestionError, "gpus"),
         ({"gpus": 8, "on": "h100-sxm,h100-sxm"}, QuestionError, "twice"),
     ],
 )

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import ironlaw
+from ironlaw import compare
 from ironlaw.cautions.record import sentences
-from ironlaw.questions.compare import compare
 
 JOB = {"gpus": 16, "global_batch_size": 64, "seq_len": 4096}
 NAMES = ("megatron", "torchtitan-compile")

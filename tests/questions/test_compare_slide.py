@@ -8,9 +8,9 @@ import math
 import pytest
 
 import ironlaw
+from ironlaw import compare
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.questions.compare import compare
 from ironlaw.questions.compare.options import THREE_ROOF
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown
 
@@ -270,10 +270,10 @@ def test_frameworks_are_compared_with_flags_and_the_parameters_of_the_model(ask)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"deadline": 30}, "--tokens"),
-        ({"budget": 1e6}, "--tokens"),
+        ({"deadline": 30}, "tokens"),
+        ({"budget": 1e6}, "tokens"),
         ({"gpus": "8,16", "target_tokens_per_second": "1k,2k"}, "not both"),
-        ({"gpus": 8, "on": "h100-sxm,h200-sxm", "node": "dgx-h100"}, "--node"),
+        ({"gpus": 8, "on": "h100-sxm,h200-sxm", "node": "dgx-h100"}, "node"),
     ],
 )
 def test_refusals(options, words):

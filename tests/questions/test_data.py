@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import paths
+from ironlaw import data
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, dataloading, traffic
-from ironlaw.questions.data import data
 
 CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_data.json").read_text(encoding="utf-8"))}
 ASK = {"step_time": "10ms", "batch": 1, "sample_size": "1MB", "transfer_rate": "16GB/s"}
@@ -124,7 +124,7 @@ def test_a_time_and_a_rate_of_the_same_stage_are_refused():
         data(**ASK, fetch_time="5ms", disk="1GB/s")
     with pytest.raises(IronlawError, match="not both"):
         data(**ASK, transfer_time="5ms")
-    with pytest.raises(IronlawError, match="--transfer-time"):
+    with pytest.raises(IronlawError, match="transfer_time"):
         data(step_time="1s", batch=8, sample_size="1MB", fetch_time="1s")
 
 
@@ -199,11 +199,11 @@ def test_cores_limit_workers():
     ("options", "words"),
     [
         ({}, "missing step"),
-        ({"step_time": "1s"}, "--batch"),
-        ({"step_time": "1s", "batch": 8, "transfer_rate": "1GB/s"}, "--sample-size"),
-        ({"step_time": "1s", "batch": 8, "sample_size": "1MB"}, "--transfer-rate"),
+        ({"step_time": "1s"}, "batch"),
+        ({"step_time": "1s", "batch": 8, "transfer_rate": "1GB/s"}, "sample_size"),
+        ({"step_time": "1s", "batch": 8, "sample_size": "1MB"}, "transfer_rate"),
         ({**ASK, "step_time": 1}, "no unit"),
-        ({**ASK, "token_rate": 1000}, "--seq-len"),
+        ({**ASK, "token_rate": 1000}, "seq_len"),
         ({**ASK, "sustained": 0.5}, "no effect"),
         ({**ASK, "access_factor": 2, "disk": "1GB/s"}, "at most 1"),
         ({**ASK, "model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "not both"),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ironlaw import diff
 from ironlaw.catalog import load
 from ironlaw.estimate.answer import answer
 from ironlaw.question.read import read_options
-from ironlaw.questions.diff import diff
 from ironlaw.questions.diff.terms import contributions
 
 QUESTION = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2, "pp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none"}

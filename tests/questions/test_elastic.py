@@ -9,12 +9,11 @@ import random
 import pytest
 
 import ironlaw
+from ironlaw import elastic, money
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.questions.elastic import elastic
 from ironlaw.questions.elastic.options import loss
 from ironlaw.questions.elastic.spares import State, fewer_states, shares_of_time, waiting_states
-from ironlaw.questions.money import money
 
 SMALL = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "global_batch_size": 96}
 RUN = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 512, "global_batch_size": 512, "tokens": "1T", "price": 3.0}
@@ -251,12 +250,12 @@ def test_a_loss_is_read():
         ({"lost": "0"}, "from 1"),
         ({"lost": "100%"}, "below all"),
         ({"lost": "two"}, "2nodes"),
-        ({"spares": "1,2"}, "--repair-time"),
-        ({"spot_rate": 0.1}, "--spot-price"),
-        ({"spot_price": 1.0}, "--spot-mttf or --spot-rate"),
+        ({"spares": "1,2"}, "repair_time"),
+        ({"spot_rate": 0.1}, "spot_price"),
+        ({"spot_price": 1.0}, "spot_mttf or spot_rate"),
         ({"spot_price": 1.0, "spot_rate": 0.1, "spot_mttf": "3h"}, "not both"),
-        ({"dp_shard": 8}, "leave --dp-shard out"),
-        ({"model": "gpt-2", "gpus": 1}, "nothing is left to run on; give --gpus 2"),
+        ({"dp_shard": 8}, "leave dp_shard out"),
+        ({"model": "gpt-2", "gpus": 1}, "nothing is left to run on; give gpus 2"),
         ({"gpus": 1}, "nothing is left to run on"),
         ({"tp": 7}, "no such plan"),
         ({"batch": "grow"}, "scale"),

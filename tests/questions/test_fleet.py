@@ -11,9 +11,9 @@ from itertools import permutations, product
 import pytest
 
 import ironlaw
+from ironlaw import fleet
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError
-from ironlaw.questions.fleet import fleet
 from ironlaw.questions.fleet.schedule import Limits, Mode, Placed, Score, Task, earliest, score_of
 
 POOL = '[[pool]]\nname = "all"\non = "h100-sxm"\ngpus = 64\nprice = 2.0\n'
@@ -188,7 +188,7 @@ def test_the_file_has_days_and_a_limit_that_options_override(write):
         ((POOL, BIG, BIG), {}, "two jobs of the name 'big'"),
         ((POOL, POOL, BIG), {}, "two pools of the name 'all'"),
         ((POOL,), {}, r"jobs.toml has no \[\[job\]\]"),
-        ((BIG,), {}, r"no \[\[pool\]\]; give --on"),
+        ((BIG,), {}, r"no \[\[pool\]\]; give on"),
         ((POOL, 'job = "big"'), {}, "'job'|written as"),
         ((POOL.replace("gpus = 64", ""), BIG), {}, "pool 'all': missing gpus, or racks"),
         ((POOL.replace('on = "h100-sxm"', ""), BIG), {}, "pool 'all': missing on"),
@@ -196,14 +196,14 @@ def test_the_file_has_days_and_a_limit_that_options_override(write):
         ((POOL.replace("price", "prize"), BIG), {}, "'prize' in jobs.toml, pool 'all'; nearest: price"),
         (("weeks = 12", POOL, BIG), {}, "unknown field of jobs.toml 'weeks'"),
         ((POOL, BIG), {"on": "h100-sxm", "gpus": 8}, "not both"),
-        ((POOL, BIG), {"gpus": 8}, "--gpus needs --on"),
-        ((BIG,), {"on": "h100-sxm"}, "--on needs --gpus"),
+        ((POOL, BIG), {"gpus": 8}, "gpus needs on"),
+        ((BIG,), {"on": "h100-sxm"}, "on needs gpus"),
         ((BIG,), {"on": "h100-sxm,gb200", "gpus": 8}, "one for each"),
         ((POOL, *(BIG.replace('"big"', f'"{n}"') for n in range(25))), {}, "at most 24"),
         ((POOL, BIG + "tp = [1, 2]\n"), {}, "several values"),
         ((POOL, BIG.replace('"big"', '"b\\nc"')), {}, "printable"),
         ((POOL, BIG.replace('"big"', '"' + "x" * 41 + '"')), {}, "at most 40"),
-        ((POOL, BIG + 'precision = "nvfp4"\n'), {}, "job 'big' in pool 'all': --precision nvfp4"),
+        ((POOL, BIG + 'precision = "nvfp4"\n'), {}, "job 'big' in pool 'all': precision nvfp4"),
     ],
 )  # fmt: skip
 def test_refusals(write, parts, options, words):

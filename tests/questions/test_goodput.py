@@ -7,10 +7,10 @@ import shlex
 
 import pytest
 
+from ironlaw import goodput
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import goodput as law
-from ironlaw.questions.goodput import goodput
 
 ASK = {"on": "h100-sxm", "work": "54days", "parameters": "405B"}
 LLAMA = {"on": "h100-sxm", "tp": 8, "pp": 16, "global_batch_size": 2048, "tokens": "15.6T"}
@@ -96,15 +96,15 @@ def test_a_run_that_never_finishes_has_no_time():
     ("options", "words"),
     [
         ({"on": "h100-sxm", "gpus": 8}, "missing run"),
-        ({**ASK}, "--gpus"),
-        ({**ASK, "gpus": "8,zero"}, "--gpus"),
-        ({**ASK, "gpus": ""}, "--gpus"),
+        ({**ASK}, "gpus"),
+        ({**ASK, "gpus": "8,zero"}, "gpus"),
+        ({**ASK, "gpus": ""}, "gpus"),
         ({**ASK, "gpus": 8, "model": "llama-3-8b"}, "not both"),
-        ({**ASK, "gpus": 8, "one_in": 100}, "--repair-time"),
+        ({**ASK, "gpus": 8, "one_in": 100}, "repair_time"),
         ({**ASK, "gpus": 8, "checkpoint_every": 100}, "counts steps"),
         ({**ASK, "gpus": 8, "work": 54}, "no unit"),
         ({**ASK, "gpus": 8, "tp": 8}, "no effect"),
-        ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "--tokens"),
+        ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "tokens"),
     ],
 )
 def test_wrong_questions_are_refused_in_one_line(options, words):

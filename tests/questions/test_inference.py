@@ -8,12 +8,12 @@ import re
 import numpy as np
 import pytest
 
+from ironlaw import inference
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import inference as law
-from ironlaw.questions.inference import inference
 
 
 def test_operations_of_a_token_are_two_for_each_weight():
@@ -136,7 +136,7 @@ def test_every_device_serves_in_a_type_that_it_multiplies(name):
         assert given["weights"] == usual["weights"] and given["prompt"] > 0  # both have two bytes
     assert inference("llama-3-8b", on=name, weight_dtype="int4", price=1.0)["weights"] == usual["weights"] / 4
     for dtype in {"bf16", "fp16"} - set(rates):
-        with pytest.raises(UnsupportedError, match=f"--weight-dtype {dtype}: {name} has no such matrix rate; it has {rates[0]}$"):
+        with pytest.raises(UnsupportedError, match=f"weight_dtype {dtype}: {name} has no such matrix rate; it has {rates[0]}$"):
             inference("llama-3-8b", on=name, weight_dtype=dtype)
 
 

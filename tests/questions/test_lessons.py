@@ -8,10 +8,9 @@ import pytest
 
 import ironlaw
 import paths
-from ironlaw import units
+from ironlaw import lessons, units
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.questions.lessons import lessons
 from ironlaw.questions.lessons.advice import CLASSES
 from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
 from ironlaw.questions.lessons.techniques import CAPACITY, ROOFS, TECHNIQUES

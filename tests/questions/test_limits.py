@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ironlaw
+from ironlaw import lessons
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.questions.lessons import lessons
 from ironlaw.questions.lessons.rules_of_thumb import Sizes, recommend_scale
 
 
@@ -85,7 +85,7 @@ def test_a_plan_that_cannot_be_says_why():
 
 def test_options_of_the_table_do_not_go_elsewhere():
     for name, value in (("deadline", 14), ("sizes", "1B:1GB,2B:2GB,3GB")):
-        with pytest.raises(IronlawError, match="--table limits"):
+        with pytest.raises(IronlawError, match="table limits"):
             lessons("llama-3-8b", on="h100-sxm", gpus=8, **{name: value})
 
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from ironlaw import lessons
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import estimate
-from ironlaw.questions.lessons import lessons
 
 ASKED = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "tp": 1, "pp": 1, "micro_batch_size": 1}
 ASKED |= {"zero": 3, "recompute": "none"}

@@ -7,10 +7,10 @@ import json
 import pytest
 
 import paths
+from ironlaw import money
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import cost, energy, ownership
-from ironlaw.questions.money import money
 
 CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_money.json").read_text(encoding="utf-8"))}
 BILL = {"on": "h100-sxm", "gpus": 1000, "gpu_hours": 471857.0947084598, "price": 3}
@@ -135,13 +135,13 @@ def test_the_run_of_a_model_is_estimated():
     ("options", "words"),
     [
         ({"on": "h100-sxm", "gpus": 8}, "missing run: give MODEL"),
-        ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "--tokens"),
-        ({"gpu_hours": 10, "on": "h100-sxm"}, "--gpus"),
+        ({"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8}, "tokens"),
+        ({"gpu_hours": 10, "on": "h100-sxm"}, "gpus"),
         ({**BILL, "model": "llama-3-8b"}, "not both"),
         ({**BILL, "tokens": "1T"}, "no effect"),
         ({**BILL, "tp": 8}, "no effect"),
         ({**BILL, "gpu_hours": 0}, "more than 0"),
-        ({**BILL, "spot_mttf": "100h"}, "--spot-price"),
+        ({**BILL, "spot_mttf": "100h"}, "spot_price"),
         ({**BILL, "utilisation": 1.5}, "at most 1"),
         ({**BILL, "electricity_price": 0.12}, "no unit"),
         ({**BILL, "life": 5}, "no unit"),

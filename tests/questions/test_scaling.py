@@ -13,10 +13,10 @@ import pytest
 
 import ironlaw
 import paths
+from ironlaw import scaling
 from ironlaw.errors import IronlawError
 from ironlaw.law import batches, flops
 from ironlaw.law import scaling as law
-from ironlaw.questions.scaling import scaling
 
 CASES = {case["id"]: case for case in json.loads((paths.DATA / "oracle_scaling.json").read_text(encoding="utf-8"))}
 
@@ -158,7 +158,7 @@ def test_values_outside_the_fits_are_warned_of():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "missing MODEL"),
+        ({}, "missing argument model"),
         ({"model": "llama-3-8b", "parameters": "8B"}, "not both"),
         ({"parameters": "8B", "tokens": "1T", "compute": 1e23}, "give two"),
         ({"parameters": "8B", "tokens": "1T", "tokens_per_parameter": 20}, "leave one out"),
@@ -166,8 +166,8 @@ def test_values_outside_the_fits_are_warned_of():
         ({"compute": 1e60}, "outside every fit"),
         ({"parameters": "0.5"}, "whole number"),
         ({"parameters": "8B", "fit": "kaplan"}, "hoffmann"),
-        ({"parameters": "8B", "learning_rate": 1e-3}, "--base-batch-tokens"),
-        ({"parameters": "8B", "warmup_steps": 10}, "--global-batch-tokens"),
+        ({"parameters": "8B", "learning_rate": 1e-3}, "base_batch_tokens"),
+        ({"parameters": "8B", "warmup_steps": 10}, "global_batch_tokens"),
         ({"parameters": "8B", "warmup_steps": 1e9, "global_batch_tokens": "1M"}, "give fewer"),
         ({"parameters": "8B", "tokens": "-1"}, "at least 1"),
         ({"parameter": "8B"}, "parameters"),

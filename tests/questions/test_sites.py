@@ -13,10 +13,10 @@ import pytest
 
 import ironlaw
 import paths
+from ironlaw import sites
 from ironlaw.catalog import audit, load
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, wide_area
-from ironlaw.questions.sites import sites
 from ironlaw.questions.sites.options import read_places
 from ironlaw.questions.sites.places import bind_places, order_ring
 from ironlaw.questions.textbook.ten_sites import study
@@ -252,14 +252,14 @@ def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
         ({"gpus": 129}, "evenly"),
         ({"gpus": "64,64,64"}, "3 values for 2 sites"),
         ({"global_batch_size": 511}, "must be whole"),
-        ({"wan_bandwidth": None}, "--wan-bandwidth"),
-        ({"tokens": None}, "--tokens"),
+        ({"wan_bandwidth": None}, "wan_bandwidth"),
+        ({"tokens": None}, "tokens"),
         ({"fragments": 2}, "at most one piece a step"),
         ({"every": 10, "fragments": 5, "beside": 3}, "before the next"),
-        ({"exchange": "pipe"}, "--shared-bandwidth"),
+        ({"exchange": "pipe"}, "shared_bandwidth"),
         ({"grid": "france,norway,spain"}, "3 values for 2 sites"),
-        ({"grid": "oslo=norway"}, "site of --grid"),
-        ({"mfu": 0.4}, "--tp"),
+        ({"grid": "oslo=norway"}, "site of grid"),
+        ({"mfu": 0.4}, "tp"),
         ({"gradients": "bf61"}, "bf16"),
         ({"wan_bandwidth": "0GB/s"}, "more than 0"),
         ({"wan_bandwidth": "10GB"}, "expected B/s"),

@@ -9,9 +9,9 @@ import re
 import pytest
 
 import paths
+from ironlaw import solve
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.questions.solve import solve
 from ironlaw.questions.solve.options import OPTIONS
 
 CASES = {
@@ -251,7 +251,7 @@ def test_a_price_of_0_lets_a_budget_set_no_limit(unknown):
 
 @pytest.mark.parametrize("given", [{"deadline": 30}, {"gpus": 64, "mfu": 0.4, "solve_for": "tokens"}])
 def test_a_budget_alone_is_no_limit_at_a_price_of_0(given):
-    with pytest.raises(QuestionError, match="--budget with a price above 0"):
+    with pytest.raises(QuestionError, match="budget with a price above 0"):
         solve("llama-3-8b", on="h100-sxm", budget="2M", price=0, **given)
 
 

@@ -8,7 +8,7 @@ from blocks import saved_bytes
 from torch import nn
 from torch.nn import functional
 
-from ironlaw.questions.roofline import roofline
+from ironlaw import roofline
 
 pytestmark = pytest.mark.torch
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, stride of the first

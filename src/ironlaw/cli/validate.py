@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -129,30 +129,39 @@ def command(
 
 
 def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: Form) -> None:
-    """Print the scores of runs as JSON, tables or text."""
-    from ironlaw.report import validation
-    from ironlaw.report.brief import brief_page
+    """Print the scores of runs in the form that is asked for."""
+    write_report(form, "validate", lambda: json.loads(_scores_json(scores, by, folders)))
+    if form.name == "json":
+        text = _scores_json(scores, by, folders)
+    elif form.name == "csv" or form.table:
+        from ironlaw.report.tables import data_answer
+        from ironlaw.validate import session
+
+        text = tables_text(data_answer("Validation", session.data(scores, by), _TABLES), form)
+    else:
+        text = _scores_page(scores, by, form)
+    print_text(text + "\n")
+
+
+def _scores_json(scores: Validation, by: str, folders: tuple[str, ...]) -> str:
+    """The scores of runs as JSON."""
+    from ironlaw.estimate.as_data import common_keys
     from ironlaw.validate import session
     from ironlaw.validate.score import far_apart
 
-    def data() -> dict[str, Any]:
-        from ironlaw.estimate.as_data import common_keys
+    data = {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
+    return json.dumps(data, indent=1, allow_nan=False, default=float)
 
-        return {**common_keys([], far_apart(scores.held_out), folders), **session.data(scores, by)}
 
-    write_report(form, "validate", lambda: json.loads(json.dumps(data(), allow_nan=False, default=float)))
-    if form.name == "json":
-        text = json.dumps(data(), indent=1, allow_nan=False, default=float)
-    elif form.name == "csv" or form.table:
-        from ironlaw.report.tables import data_answer
+def _scores_page(scores: Validation, by: str, form: Form) -> str:
+    """The scores of runs as Markdown or as a page of text."""
+    from ironlaw.report import validation
+    from ironlaw.report.brief import brief_page
 
-        text = tables_text(data_answer("Validation", session.data(scores, by), _TABLES), form)
-    elif form.name == "markdown":
-        text = validation.markdown(scores)
-    else:
-        text = validation.text(scores, by)
-        text = brief_page(text, ()) if form.short else text + _generic(scores)
-    print_text(text + "\n")
+    if form.name == "markdown":
+        return validation.markdown(scores)
+    page = validation.text(scores, by)
+    return brief_page(page, ()) if form.short else page + _generic(scores)
 
 
 def _shipped(form: Form) -> int:

@@ -164,33 +164,51 @@ def plan_entries(
     close that measured pairs of plans were in the predicted order no more often than by chance.
     """
     places = [estimate.place_of(row) for estimate, row in estimates]
-    totals = [{name: float(value) for name, value in c.setting.objectives(c.seconds).items()} for c in choices]
-    goals = [values[result.question.minimize] for values in totals]
-    apart = 1.0 + told_apart(result.folders)
-    return [
-        {
-            **(data := estimate.row(row, explain)),
-            "asked": {**data["asked"], "given": given_of(result.question, choice)},
-            "goal": goals[i],
-            "worth": _finite_values(totals[i]) if choice.setting.bound.asked.tokens is not None else None,
-            "headroom": 1.0 - choice.device / choice.setting.capacity,
-            "options": {name: whole_as_int(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
-            "variant": choice.setting.variant,
-            "why": difference(places[0], places[i or 1]) if len(places) > 1 else [],
-            "tie": bool(i and choice is not faster and goals[i] < apart * goals[0]),
-            "note": _note(choice, choices[0], faster),
-            "fastest_probability": None,
-            **longer_data(choice, choices[0], result.folders),
-            "band": step_band(places[i][0], places[i][1], choice.seconds),
-        }
-        for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True))
-    ]
+    goals = [totals_of(choice)[result.question.minimize] for choice in choices]
+    entries = []
+    for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True)):
+        entry = estimate.row(row, explain)
+        entry["asked"] = {**entry["asked"], "given": given_of(result.question, choice)}
+        entry |= plan_entry(result, choice, choices[0], faster)
+        entry["goal"] = goals[i]
+        entry["tie"] = bool(i and choice is not faster and goals[i] < (1.0 + told_apart(result.folders)) * goals[0])
+        entry["why"] = difference(places[0], places[i or 1]) if len(places) > 1 else []
+        entry["band"] = step_band(*places[i], choice.seconds)
+        entries.append(entry)
+    return entries
+
+
+def plan_entry(result: SearchResult, choice: Choice, best: Choice, faster: Choice | None) -> dict[str, Any]:
+    """What a search says of one plan by itself, beside its estimate; the keys that compare it with others are empty."""
+    return {
+        "goal": None,
+        "worth": _finite_values(totals_of(choice)) if choice.setting.bound.asked.tokens is not None else None,
+        "headroom": free_share(choice),
+        "options": {name: whole_as_int(choice.values[name]) for name in SIMPLEST if name not in ENDS or choice.values[name] >= 0.0},
+        "variant": choice.setting.variant,
+        "why": [],
+        "tie": False,
+        "note": _note(choice, best, faster),
+        "fastest_probability": None,
+        **longer_data(choice, best, result.folders),
+        "band": None,
+    }
+
+
+def totals_of(choice: Choice) -> dict[str, float]:
+    """What may be minimised, of a plan: time, money and so on."""
+    return {name: float(value) for name, value in choice.setting.objectives(choice.seconds).items()}
+
+
+def free_share(choice: Choice) -> float:
+    """The share of the device's memory that a plan leaves free."""
+    return 1.0 - choice.device / choice.setting.capacity
 
 
 def _note(choice: Choice, best: Choice, faster: Choice | None) -> str:
     """Why a plan is listed that is faster than the best: it leaves less memory free, or more of it was never measured."""
     if choice is faster:
-        return f"fastest that fits, {1.0 - choice.device / choice.setting.capacity:.1%} of the memory free"
+        return f"fastest that fits, {free_share(choice):.1%} of the memory free"
     ahead = comparable(choice.setting, best.setting) and choice.seconds < best.seconds and choice.price > best.price
     return "without evidence" if ahead else ""
 

@@ -107,19 +107,24 @@ class Sweep:
     def leanest(self, among: Any = True) -> float:
         """The smallest memory of the rows that ``among`` names; infinity where there are none."""
         rows = np.flatnonzero(np.broadcast_to(among, self.device.shape) & np.isfinite(self.device))
-        rows, lowest = rows[np.argsort(self.device[rows], kind="stable")], np.inf
+        rows = rows[np.argsort(self.device[rows], kind="stable")]  # by a lower bound of their memory, which opening a row makes exact
+        lowest = np.inf
         for start in range(0, rows.size, OPENED):
-            some = rows[start : start + OPENED]
-            if self.device[some[0]] > lowest:
+            block = rows[start : start + OPENED]
+            if self.device[block[0]] > lowest:  # and so is the bound of every later row
                 break
-            unknown = some[~self.exact[some]]
-            if unknown.size:
-                choices = usable_choices(self.task, {name: column[unknown] for name, column in self.task.mesh.columns.items()})
-                with np.errstate(all="ignore"):
-                    self.device[unknown] = row_minimum(evaluate_cells(self.task, unknown, choices).device)
-                self.exact[unknown] = True
-            lowest = min(lowest, float(self.device[some].min()))
+            self._open_memory(block[~self.exact[block]])
+            lowest = min(lowest, float(self.device[block].min()))
         return lowest
+
+    def _open_memory(self, rows: Any) -> None:
+        """Replace the lower bound of the memory of some rows by that of their leanest plan."""
+        if not rows.size:
+            return
+        choices = usable_choices(self.task, {name: column[rows] for name, column in self.task.mesh.columns.items()})
+        with np.errstate(all="ignore"):
+            self.device[rows] = row_minimum(evaluate_cells(self.task, rows, choices).device)
+        self.exact[rows] = True
 
     def open(self, rows: Any, limit: float = np.inf) -> Plans:
         """Every plan of some rows that takes at most ``limit`` and keeps to the room of the best plan."""

@@ -130,20 +130,31 @@ def short_reason(message: str) -> str:
 def read_measurement(row: Row) -> Measured:
     """The row's step time: as stated, from tokens/s, or from FLOP/s by the row's convention."""
     cells = row.cells
-    step, rate, flops = (positive(cells, n) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
+    step, rate, tflops = (positive(cells, n) for n in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
     tokens = number(cells["global_batch_seqs"]) * number(cells["seq_len"]) / number(cells["gpus"])
     if step > 0:
         return Measured(step)
     if rate > 0:
         row.rules.append("step time from tokens/s per GPU")
         return Measured(tokens / rate)
-    if flops > 0:
-        convention = cells.get("flops_convention", "").lower()
-        if "recompute" in convention and "no recompute" not in convention:
-            raise SkipError("only FLOP/s that include recomputation, by flops_convention")
-        if not re.search(r"full|non-causal|half|halv", convention):
-            raise SkipError("only FLOP/s, and flops_convention does not say how attention is counted")
-        half = bool(re.search(r"at half|halved", convention)) and "full" not in convention
+    if tflops > 0:
+        half = counts_half_attention(cells.get("flops_convention", ""))
         row.rules.append(f"step time from model FLOP/s, attention counted {'at half' if half else 'in full'}")
-        return Measured(None, flops * 1e12, tokens, half)
+        return Measured(None, tflops * 1e12, tokens, half)
     raise SkipError("no step time, tokens/s or FLOP/s")
+
+
+def counts_half_attention(convention: str) -> bool:
+    """Whether a source counts causal attention at half in its FLOP/s, by its words. SkipError where they do not tell the model's FLOPs.
+
+    >>> counts_half_attention("model FLOPs, attention halved"), counts_half_attention("no recompute, full attention")
+    (True, False)
+    """
+    words = convention.lower()
+    if "recompute" in words and "no recompute" not in words:
+        raise SkipError("only FLOP/s that include recomputation, by flops_convention")
+    in_full = "full" in words or "non-causal" in words
+    at_half = "at half" in words or "halved" in words
+    if not (in_full or "half" in words or "halv" in words):
+        raise SkipError("only FLOP/s, and flops_convention does not say how attention is counted")
+    return at_half and "full" not in words

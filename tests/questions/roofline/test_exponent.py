@@ -7,9 +7,9 @@ import shlex
 import numpy as np
 import pytest
 
+from ironlaw import roofline
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, UnknownNameError, ValueRangeError
-from ironlaw.questions.roofline import roofline
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])

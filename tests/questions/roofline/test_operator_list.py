@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from ironlaw import roofline
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, QuestionError, UnknownNameError
-from ironlaw.questions.roofline import roofline
 from ironlaw.questions.roofline.operator_list import LISTS, read_list
 from ironlaw.questions.roofline.options import CENSUSES
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from ironlaw import roofline
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
-from ironlaw.questions.roofline import roofline
 
 
 def tiers(**asked):
@@ -59,11 +59,11 @@ def test_a_device_without_numbers_of_its_caches_has_no_row_for_them():
 
 
 def test_what_is_refused():
-    with pytest.raises(QuestionError, match="--on"):
+    with pytest.raises(QuestionError, match=r"\bon\b"):
         roofline("llama-3-8b", tiers="on")
     with pytest.raises(QuestionError, match="not both"):
         roofline("llama-3-8b", on="h100-sxm", tiers="on", size="1GB")
-    with pytest.raises(QuestionError, match="--disk"):
+    with pytest.raises(QuestionError, match="disk"):
         roofline(on="h100-sxm", disk="1GB/s")
 
 

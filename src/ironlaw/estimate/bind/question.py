@@ -76,40 +76,24 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
     """The records of a question. ``with_run``: bind price, grid and failures too; by default where tokens are given."""
     notes: Assumptions = []
     folders = load.with_constants(folders, asked.calibration_version)
-    for name, value in asked.given.items():
-        assume(notes, name, value, "given")
-    for written, reading in asked.readings:
-        assume(notes, written, reading, "default")
-    if asked.framework and "optimizer" not in asked.given:
-        asked = asked.replace(optimizer=load.record("frameworks", asked.framework, folders).usual_optimizer or defaults.OPTIMIZER)
-    for name, usual in {**NOTED, "optimizer": asked.optimizer}.items():
-        if name not in asked.given:
-            assume(notes, name, printed(usual), "default")
+    asked = _with_usual_optimizer(asked, folders)
+    _note_asked(asked, notes)
     check(asked)
     record, left_out = bind_model(asked.model, folders)
     notes += [{"name": f"model {name}", "value": value, "origin": "default"} for name, value in assumed_of(asked.model).items()]
-    precision = asked.precision or bind_precision(asked.on, folders)
-    if "precision" not in asked.given:
-        assume(notes, "precision", precision, "default")
-    if asked.schedule is None:
-        assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
+    precision = _precision_of(asked, folders, notes)
     optimizer = bind_optimizer(asked, folders)
     _note_overrides(asked, record, optimizer, folders, notes)
     formats = find_precision("precision", precision, folders)
     of_experts = find_precision("expert-precision", asked.expert_precision, folders) if asked.expert_precision else formats
     objective = bind_objective(asked, folders, notes)
-    if record.towers or not asked.given.keys().isdisjoint(OF_TOWERS):
-        from ironlaw.estimate.bind.towers import with_towers
-
-        record = with_towers(asked, record, notes)
-    model = scored(trained_model(asked, record, formats, notes), objective[0])
+    model = scored(trained_model(asked, _with_towers(asked, record, notes), formats, notes), objective[0])
     check_teacher(objective[1], model)
     _check_options(asked, model, of_experts)
     if asked.layers_per_stage:
         asked = asked.replace(rows=tuple(row._replace(pp=float(len(asked.layers_per_stage))) for row in asked.rows))
     cluster = _cluster_of(asked, optimizer, folders, notes)
     documents = _documents_of(asked, folders, notes)
-
     expert_load = bind_expert_load(asked, model, folders)
 
     @cache
@@ -120,20 +104,7 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         return bind_job(asked, model, stack, optimizer, cluster, both, decided, objective, documents, expert_load), decided
 
     run_assumptions: Assumptions = []
-    money, rates = None, None
-    with_run = asked.tokens is not None if with_run is None else with_run
-    if with_run:  # a question of one step does not pay for these imports
-        from ironlaw.estimate.bind.failures import bind_failures
-        from ironlaw.estimate.bind.money import bind_money
-
-        money, rates = bind_money(asked, cluster, folders, run_assumptions), bind_failures(asked, cluster, run_assumptions)
-    elif isinstance(asked.grid, str) or isinstance(asked.price, str):
-        _refuse_unknown_names(asked, cluster, folders)
-    correction = None
-    if asked.correction is not None:
-        from ironlaw.estimate.correction import read_correction
-
-        correction = read_correction(asked.correction)
+    money, rates = _run_of(asked, cluster, folders, run_assumptions, asked.tokens is not None if with_run is None else with_run)
     return Bound(
         asked=asked.replace(precision=formats.name),
         model=model,
@@ -145,8 +116,68 @@ def bind_question(asked: Asked, folders: tuple[str, ...] = (), with_run: bool | 
         money=money,
         failure_rates=rates,
         run_assumptions=run_assumptions,
-        correction=correction,
+        correction=_correction_of(asked),
     )
+
+
+def _with_usual_optimizer(asked: Asked, folders: tuple[str, ...]) -> Asked:
+    """The question with the usual optimizer of the framework that it names, where it names no optimizer."""
+    if not asked.framework or "optimizer" in asked.given:
+        return asked
+    return asked.replace(optimizer=load.record("frameworks", asked.framework, folders).usual_optimizer or defaults.OPTIMIZER)
+
+
+def _note_asked(asked: Asked, notes: Assumptions) -> None:
+    """Note what the question gives, how its words are read, and the defaults that are the same for every question."""
+    for name, value in asked.given.items():
+        assume(notes, name, value, "given")
+    for written, reading in asked.readings:
+        assume(notes, written, reading, "default")
+    for name, usual in {**NOTED, "optimizer": asked.optimizer}.items():
+        if name not in asked.given:
+            assume(notes, name, printed(usual), "default")
+
+
+def _precision_of(asked: Asked, folders: tuple[str, ...], notes: Assumptions) -> str:
+    """The precision as asked, or the device's; the rule of the schedule is noted with it."""
+    precision = asked.precision or bind_precision(asked.on, folders)
+    if "precision" not in asked.given:
+        assume(notes, "precision", precision, "default")
+    if asked.schedule is None:
+        assume(notes, "schedule", defaults.SCHEDULE_RULE, "default")
+    return precision
+
+
+def _with_towers(asked: Asked, record: Model, notes: Assumptions) -> Model:
+    """The model with the tokens of its towers; an option of towers is refused where it has none."""
+    if not record.towers and asked.given.keys().isdisjoint(OF_TOWERS):
+        return record
+    from ironlaw.estimate.bind.towers import with_towers
+
+    return with_towers(asked, record, notes)
+
+
+def _run_of(
+    asked: Asked, cluster: Cluster, folders: tuple[str, ...], notes: Assumptions, with_run: bool
+) -> tuple[Money | None, FailureRates | None]:
+    """Price, grid and failures of the run; a question of one step does not pay for their imports, but unknown names are refused."""
+    if not with_run:
+        if isinstance(asked.grid, str) or isinstance(asked.price, str):
+            _refuse_unknown_names(asked, cluster, folders)
+        return None, None
+    from ironlaw.estimate.bind.failures import bind_failures
+    from ironlaw.estimate.bind.money import bind_money
+
+    return bind_money(asked, cluster, folders, notes), bind_failures(asked, cluster, notes)
+
+
+def _correction_of(asked: Asked) -> Correction | None:
+    """The correction by own runs that the question names."""
+    if asked.correction is None:
+        return None
+    from ironlaw.estimate.correction import read_correction
+
+    return read_correction(asked.correction)
 
 
 def _cluster_of(asked: Asked, optimizer: Optimizers, folders: tuple[str, ...], notes: Assumptions) -> Cluster:

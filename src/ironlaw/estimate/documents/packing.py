@@ -194,17 +194,21 @@ def pieces_of(documents: Histogram, packing: str, seq_len: float, micro_batch: f
 
 
 def _by_length(documents: Histogram, place: Callable[[Any, Any], Any], seq_len: float, cp: float) -> Pieces:
-    """Packs of one, two, ... or all context ranks' tokens. A rank computes as many tokens in each; it is in a pack of g ranks g times as
-    likely as in a pack of one."""
+    """A sample of packs that each have as many context ranks as their longest document needs.
+
+    A rank computes as many tokens of every pack, so the share of a pack in its time is proportional to the pack's ranks.
+    """
+    tokens_per_rank = seq_len / cp
     cut = documents.chunked(seq_len)
     lengths = cut.sample(int(np.clip(SEQUENCES * seq_len / cut.mean, LEAST, MOST)), SEED)
-    needed = law.context_ranks(lengths, seq_len / cp, cp)
-    sequence = place(lengths, needed * (seq_len / cp))
-    context = np.zeros(int(sequence.max()) + 1)
-    np.maximum.at(context, sequence, needed)
-    whole = cp / context
-    real = np.bincount(sequence, weights=lengths) * whole
-    return Pieces(lengths, sequence, np.full(real.size, seq_len), real, context / context.sum(), context, whole)
+    needed = law.context_ranks(lengths, tokens_per_rank, cp)
+    pack = place(lengths, needed * tokens_per_rank)  # of each document
+    ranks = np.zeros(int(pack.max()) + 1)  # of each pack
+    np.maximum.at(ranks, pack, needed)
+    packs_at_once = cp / ranks
+    real = np.bincount(pack, weights=lengths) * packs_at_once
+    computed = np.full(real.size, seq_len)
+    return Pieces(lengths, pack, computed, real, ranks / ranks.sum(), ranks, packs_at_once)
 
 
 @lru_cache(maxsize=1024)

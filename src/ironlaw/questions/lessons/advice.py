@@ -128,7 +128,7 @@ def _say_gain(trial: Trial, verb: str) -> Sentence:
     rate = f"{1.0 + trial.gain:.3g} times the tokens/s" if trial.gain > 1.0 else f"{trial.gain:+.1%} tokens/s"
     steps = f"step {units.show(trial.base.seconds, 's')} to {units.show(trial.after.seconds, 's')}"
     plan = f", with another plan: {trial.plan}" if trial.plan else ""
-    words = f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.techniques[0].lowers[:2])}{plan}"
+    words = f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.lowers[:2])}{plan}"
     return Sentence(words, "gain", {"technique": trial.name, "gain": trial.gain, "trains": trial.trains})
 
 
@@ -154,10 +154,11 @@ def _say_fits(tried: Tried, combined: Combined) -> list[str]:
 
 def _roof_rows(tried: Tried) -> list[dict[str, Any]]:
     """The share of each roof, the time without it, and the techniques that lower it and gain, the largest share first."""
+    gaining = [trial for trial in tried.trials if trial.fits and (trial.gain or 0.0) > LOSES]
     rows = []
-    for roof, share in tried.base.shares.items():
-        lowering = [trial for trial in tried.trials if trial.fits and trial.techniques[0].lowers[0] == roof and (trial.gain or 0.0) > LOSES]
+    for roof, share in sorted(tried.base.shares.items(), key=lambda item: -item[1]):
         if share > 0:
-            names = ", ".join(trial.name for trial in lowering[:3])
+            lowering = [trial.name for trial in gaining if trial.lowers_most == roof]
+            names = ", ".join(lowering[:3])
             rows.append({"roof": roof, "dam": CLASSES[roof], "share": share, "at_best": 1.0 - share, "techniques": names})
-    return sorted(rows, key=lambda row: -row["share"])
+    return rows

@@ -50,7 +50,7 @@ def compose(setting: Setting, tried: Tried, most: int) -> list[dict[str, Any]]:
             "step": number,
             "profile": bound_of(tried),
             "technique": best.name,
-            "lowers": best.techniques[0].lowers[0],
+            "lowers": best.lowers_most,
             "gain": best.gain,
             "together": best.after.tokens_per_second / first - 1.0,
             "memory": best.after.device / best.after.capacity,

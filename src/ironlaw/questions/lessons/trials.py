@@ -47,6 +47,16 @@ class Trial:
         return " + ".join(technique.name for technique in self.techniques)
 
     @property
+    def lowers(self) -> tuple[str, ...]:
+        """The roofs that the first of them lowers, the first most."""
+        return self.techniques[0].lowers
+
+    @property
+    def lowers_most(self) -> str:
+        """The roof that it lowers most."""
+        return self.lowers[0]
+
+    @property
     def options(self) -> str:
         """The options that they set, as they are typed."""
         return as_flags(self.change)

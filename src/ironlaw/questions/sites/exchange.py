@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from ironlaw import units
 from ironlaw.catalog import load
+from ironlaw.catalog.records import Fibre
 from ironlaw.catalog.sourced import ASKED, Sourced
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.law import collectives, cost, states, wide_area
@@ -146,27 +147,47 @@ def bind_exchange(given: dict[str, Any]) -> Exchange:
 
 def bind_wan(given: dict[str, Any], places: list[Place], folders: tuple[str, ...], notes: Assumptions) -> Wan:
     """The lines between the sites: their rate, what of it carries data, and their latency."""
-    fibre = load.record("fibres", "long-haul", folders)
-    way, located = given.get("exchange", "ring"), all(place.latitude is not None for place in places)
-    if way == "pipe":
-        if "shared_bandwidth" not in given or "wan_bandwidth" in given:
-            raise QuestionError("--exchange pipe is one link that all sites share: give --shared-bandwidth, not --wan-bandwidth")
-        if "latency" in given:
-            raise QuestionError("--exchange pipe has no latency: leave --latency out, or give --exchange ring")
-    rates = each_site(given, "wan_bandwidth", places, None if "wan_bandwidth" in given else math.inf)
-    if None in rates:
-        raise QuestionError(f"--wan-bandwidth has no value for {places[rates.index(None)].name}")
-    route = _given_or("route_factor", given, fibre.route_factor)
+    fibre: Fibre = load.record("fibres", "long-haul", folders)
+    located = all(place.latitude is not None for place in places)
+    _check_pipe(given)
+    bandwidth = _line_rates(given, places)
     if "route_factor" in given and not located:
         raise QuestionError("--route-factor needs places: name the sites, or give --latency")
+    route = _given_or("route_factor", given, fibre.route_factor)
     efficiency = _given_or("wan_efficiency", given, fibre.efficiency)
     if located:
         assume(notes, "route_factor", route.text, "given" if "route_factor" in given else "default")
     if "wan_efficiency" not in given:
         assume(notes, "wan_efficiency", f"{efficiency.value:.1%} (what headers leave)", "default")
-    shared = given.get("shared_bandwidth", math.inf)
-    names = (place.name for place in places)
-    return Wan(way, dict(zip(names, rates, strict=True)), shared, efficiency, route, fibre.index, given.get("latency"), located)
+    return Wan(
+        way=given.get("exchange", "ring"),
+        bandwidth=bandwidth,
+        shared=given.get("shared_bandwidth", math.inf),
+        efficiency=efficiency,
+        route=route,
+        index=fibre.index,
+        latency=given.get("latency"),
+        located=located,
+    )
+
+
+def _check_pipe(given: Mapping[str, Any]) -> None:
+    """Refuse what one shared link has not: a line of each site, and a latency."""
+    if given.get("exchange") != "pipe":
+        return
+    if "shared_bandwidth" not in given or "wan_bandwidth" in given:
+        raise QuestionError("--exchange pipe is one link that all sites share: give --shared-bandwidth, not --wan-bandwidth")
+    if "latency" in given:
+        raise QuestionError("--exchange pipe has no latency: leave --latency out, or give --exchange ring")
+
+
+def _line_rates(given: dict[str, Any], places: list[Place]) -> dict[str, float]:
+    """The bandwidth of the line of each site [B/s]; infinite where the question gives none, so that only the shared network counts."""
+    rates = each_site(given, "wan_bandwidth", places, None if "wan_bandwidth" in given else math.inf)
+    for place, rate in zip(places, rates, strict=True):
+        if rate is None:
+            raise QuestionError(f"--wan-bandwidth has no value for {place.name}")
+    return {place.name: rate for place, rate in zip(places, rates, strict=True)}
 
 
 def _given_or(name: str, given: dict[str, Any], default: Sourced) -> Sourced:

@@ -146,67 +146,69 @@ def _describe_frugal(row: Mapping[str, Any], fastest: Mapping[str, Any]) -> Sent
 
 
 def _estimate_row(
-    asked: dict[str, Any], run: float | PerParameter, rounding: str, folders: tuple[str, ...]
+    given: Mapping[str, Any], run: float | PerParameter, rounding: str, folders: tuple[str, ...]
 ) -> tuple[dict[str, Any], Estimate | None, QuestionError | None]:
     """One row and its estimate; a row without a plan says why, with the error where there is no estimate. ``rounding`` of its steps."""
-    model = plain_model(bind_model(asked["model"], folders)[0])
-    asked.setdefault("seq_len", defaults.seq_len(model.max_position_embeddings))
-    tokens = count_tokens(run, float(total_parameters(model)))
-    start: dict[str, Any] = {
+    asked, row = _begin_row(given, run, folders)
+    try:
+        estimate = answer({**asked, "tokens": row["tokens"]}, folders)
+    except (UnknownNameError, UnitError):
+        raise  # the option is wrong for every row
+    except QuestionError as error:
+        return {**row, "why_not": str(error), "legal": False}, None, error
+    data = estimate.row(0)
+    if data["step"]["seconds"] is None:
+        return {**row, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None, None
+    fits = data["memory"]["fits"]
+    why_not = "" if fits else f"does not fit{describe_offers(offers(estimate))}{describe_counts(nearest_counts(estimate))}"
+    at_once = _memory_without_accumulation(asked, data["plan"], folders)
+    return {**row, **_row_of_estimate(data, row, rounding), "at_once": at_once, "why_not": why_not}, estimate, None
+
+
+def _begin_row(given: Mapping[str, Any], run: float | PerParameter, folders: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a row's estimate, and what the row says of its question."""
+    model = plain_model(bind_model(given["model"], folders)[0])
+    asked = {"seq_len": defaults.seq_len(model.max_position_embeddings), **given}
+    if "global_batch_tokens" in asked:
+        asked["global_batch_size"] = sequences_of(asked.pop("global_batch_tokens"), asked["seq_len"])
+    return asked, {
         "model": model.name,
-        "tokens": tokens,
+        "tokens": count_tokens(run, float(total_parameters(model))),
         "seq_len": asked["seq_len"],
-        "batch": None,
+        "batch": asked["global_batch_size"] * asked["seq_len"] if "global_batch_size" in asked else None,
         "gpus": asked["gpus"],
         "power_cap": asked.get("power_cap"),
         "capacity_factor": asked.get("capacity_factor"),
         "dropped_share": None,
         "fits": None,
     }
-    if "global_batch_tokens" in asked:
-        asked["global_batch_size"] = sequences_of(asked.pop("global_batch_tokens"), asked["seq_len"])
-    if "global_batch_size" in asked:
-        start["batch"] = asked["global_batch_size"] * asked["seq_len"]
-    try:
-        estimate = answer({**asked, "tokens": tokens}, folders)
-    except (UnknownNameError, UnitError):
-        raise  # the option is wrong for every row
-    except QuestionError as error:
-        return {**start, "why_not": str(error), "legal": False}, None, error
-    data = estimate.row(0)
-    if data["step"]["seconds"] is None:
-        return {**start, "why_not": f"no such plan: {why_impossible(estimate)}", "legal": False}, None, None
-    plan, memory, run_data = data["plan"], data["memory"], data["run"]
+
+
+def _row_of_estimate(data: Mapping[str, Any], row: Mapping[str, Any], rounding: str) -> dict[str, Any]:
+    """What a row says of its estimate; the run is the estimate's, whose last step is whole, in as many steps as ``rounding`` says."""
+    plan, run = data["plan"], data["run"]
     documents = data.get("documents")
     of_sequence = documents["real_tokens_per_sequence"] if documents else plan["seq_len"]  # padding is no token of the run
     tokens_per_step = plan["global_batch_size"] * of_sequence
-    steps, whole = (float(law.steps(run_data["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
-    part = steps / whole  # of the run that the estimate counts, whose last step is whole
-    joules = None if run_data["kwh"] is None else run_data["kwh"] * 3.6e6 * part
-    return (
-        {
-            **start,
-            "batch": tokens_per_step,
-            "dropped_share": data.get("routing", {}).get("dropped_share"),
-            "accumulated": plan["num_microbatches"],
-            "memory": memory["device"],
-            "at_once": _memory_without_accumulation(asked, plan, folders),
-            "fits": memory["fits"],
-            "step": data["step"]["seconds"],
-            "tokens_per_second": data["throughput"]["tokens_per_second"],
-            "mfu": data["throughput"]["mfu"],
-            "steps": steps,
-            "seconds": run_data["days"] * 86400.0 * part,
-            "usd": None if run_data["usd"] is None else run_data["usd"] * part,
-            "energy": joules,
-            "tokens_per_joule": None if joules is None or "power_cap" not in asked else tokens / joules,
-            "why_not": ""
-            if memory["fits"]
-            else f"does not fit{describe_offers(offers(estimate))}{describe_counts(nearest_counts(estimate))}",
-        },
-        estimate,
-        None,
-    )
+    steps, whole = (float(law.steps(run["tokens"], tokens_per_step, how)) for how in (law.ROUNDINGS[rounding], law.UP))
+    part = steps / whole
+    joules = None if run["kwh"] is None else run["kwh"] * 3.6e6 * part
+    return {
+        "batch": tokens_per_step,
+        "dropped_share": data.get("routing", {}).get("dropped_share"),
+        "accumulated": plan["num_microbatches"],
+        "memory": data["memory"]["device"],
+        "at_once": None,
+        "fits": data["memory"]["fits"],
+        "step": data["step"]["seconds"],
+        "tokens_per_second": data["throughput"]["tokens_per_second"],
+        "mfu": data["throughput"]["mfu"],
+        "steps": steps,
+        "seconds": run["days"] * 86400.0 * part,
+        "usd": None if run["usd"] is None else run["usd"] * part,
+        "energy": joules,
+        "tokens_per_joule": None if joules is None or row["power_cap"] is None else row["tokens"] / joules,
+    }
 
 
 def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, Any], folders: tuple[str, ...]) -> float | None:
