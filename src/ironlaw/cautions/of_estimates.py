@@ -15,7 +15,7 @@ ROWS = {
         option="calibration_version",
     ),
     "other-link": Row("node {node} joins its accelerators by {link}, {accelerator} usually has {usual}", option="node"),
-    "long-sequence": Row("seq_len {seq_len:g} exceeds the model's {kind} of {positions}", option="seq_len"),
+    "long-sequence": Row("seq_len {seq_len:,.0f} exceeds the model's {kind} of {positions:,.0f}", option="seq_len"),
     "no-run-of-this-kind": Row(
         "no published run of an encoder, an encoder-decoder or a model with a tower is among those of the error band", option="model"
     ),
@@ -29,7 +29,7 @@ ROWS = {
         "give yours as nvme_bandwidth in a node record of a --catalog folder", "offload",
     ),
     "cp-not-searched": Row(
-        "cp is 1 where the rest of the plan is given: {action}", "at seq_len {seq_len:g} context parallel (--cp) may be faster", "cp"
+        "cp is 1 where the rest of the plan is given: {action}", "at seq_len {seq_len:,.0f} context parallel (--cp) may be faster", "cp"
     ),
     "no-effect": Row("{flag} has no effect {why}"),
     "independent-failures": Row(

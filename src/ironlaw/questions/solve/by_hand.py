@@ -154,7 +154,8 @@ def count_parameters(workload: Workload) -> tuple[Term, str]:
         hidden_size=float(model.hidden_size), vocab_size=float(model.vocab_size),
     )  # fmt: skip
     given = "" if workload.parameters == workload.counted else f"{workload.parameters / 1e9:.4g} B given, "
-    return rule, f"parameters: {given}rule of thumb {scalar(rule) / 1e9:.4g} B, exact {workload.counted / 1e9:.4g} B"
+    dense = " (of a dense model)" if model.num_experts else ""
+    return rule, f"parameters: {given}rule of thumb{dense} {scalar(rule) / 1e9:.4g} B, exact {workload.counted / 1e9:.4g} B"
 
 
 def tabulate_states(workload: Workload, memory: HandMemory) -> Table:
