@@ -405,6 +405,8 @@ class Framework(Record):
     autocast: bool = False  # products cast fp32 weights and fp32 inputs to 16 bits, unless FSDP holds the weights in 16 bits
     lazy_gradients: bool = False  # the backward pass allocates gradients, the update frees them; else they stay between steps
     whole_gradients: bool = False  # gradients of several micro-batches are summed before they are reduced: whole on every rank
+    # beside a pipeline ZeRO 3 keeps the weights that it gathered until the step ends, and gradients are summed whole as they are reduced
+    whole_with_pp: bool = False
     frozen_hooks: bool = False  # ZeRO 3 keeps the gradient of each layer's input until the backward pass ends where weights are frozen
     optimizer_copies: Sourced | None = quantity("1", required=False)  # copies of one moment of all weights that the update makes
     saved_activation_tensors: Sourced = quantity("1")  # wide MLP tensors stored for backward, besides gate and up

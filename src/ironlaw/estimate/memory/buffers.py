@@ -12,6 +12,7 @@ from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.frozen_weights import packed, unpacked_bytes
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
+from ironlaw.estimate.memory.states import keeps_gathered
 from ironlaw.estimate.network.sharding import layer_weights, linear_bytes
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -30,14 +31,15 @@ def gather_buffers(job: Job, plan: Plan, stage: Stage) -> Term:
     wide = job.precision.parameter_bytes
     gradient = 0.0 if job.lora_rank else job.framework.gradient_reduce_bytes.value  # gradients of adapters are small
     table = np.ceil(np.maximum(stage.embedding, stage.head)) * (job.model.vocab_size * job.model.hidden_size) / plan.tp
-    biggest = table * (2.0 * wide + gradient)
+    copies = 2.0 * (1.0 - keeps_gathered(job, plan))  # of weights; what is kept whole needs no buffer beside it
+    biggest = table * (copies * wide + gradient)
     for kind in kinds(job.model):
         whole = common_parameters(job.model, kind) / plan.tp + routed_parameters(job.model, kind) / plan.expert_ways
         weights = [size / ways for size, ways in zip(layer_weights(job, kind), (plan.tp, plan.expert_ways), strict=True)]
-        size = 2.0 * (weights[0] + weights[1]) + gradient * whole
+        size = copies * (weights[0] + weights[1]) + gradient * whole
         if job.framework.gather_unit == "matrix":
             whole = np.maximum(largest_operand(job.model, kind) / plan.tp, largest_experts(job.model, kind) / plan.expert_ways)
-            size = (2.0 * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
+            size = (copies * (wide if kind.wide else linear_bytes(job)) + gradient) * whole
         biggest = np.maximum(biggest, size)
     return leaf("gather buffers", share_of, "B", size=biggest, fraction=gathered)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,12 +23,15 @@ from ironlaw.estimate.layer.counts import (
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.layer.updates import kept_on_rank, largest_matrices, largest_states
+from ironlaw.estimate.network.sharding import gathered_bytes
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
 from ironlaw.law import states
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf, total
+
+Counts = tuple[Any, Any, Any]  # parameters outside the experts, in the experts, and of the former those that tp does not split
 
 
 def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients: Any = None) -> list[Term]:
@@ -49,6 +53,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
     replicated = stage_replicated(job.model, stage)
     linear, experts, down = stage_linear(job.model, stage)
     wide = (stage_common(job.model, stage), stage_routed(job.model, stage), replicated)
+    all_weights = wide
     of_experts = job_of_experts(job)
     if keeps_weights(job) and job.fp8_param_gather:
         wide = (wide[0] - linear, wide[1] - (experts if of_experts is job else 0.0), replicated - down)
@@ -79,6 +84,7 @@ def model_states(job: Job, cluster: Cluster, plan: Plan, stage: Stage, gradients
         *(part.of_kind("weights") for part in weights),
         state("gradients", f.gradient_bytes.value, 2.0, sets, times=here * (1.0 if gradients is None else gradients)).of_kind("gradients"),
         state("whole gradients", precision.parameter_bytes, 4.0, sets, times=whole).of_kind("gradients"),
+        *_whole_beside_pipeline(job, plan, state, all_weights, (linear, experts, down), sets, 1.0 if gradients is None else gradients),
         state("master weights", on_device * optimizer.master_bytes if separate_master else 0.0, 1.0, trained).of_kind("optimizer"),
         optimizer_states(job, plan, stage, on_device * (1.0 - pages(job)), trained).of_kind("optimizer"),
     ]
@@ -106,6 +112,33 @@ def whole_gradients(job: Job, plan: Plan) -> Any:
     """1 where gradients of several micro-batches are summed on every rank before they are reduced: FSDP's ``no_sync``."""
     accumulates = (plan.zero == 3) & (plan.shard_ranks > 1) & (plan.num_microbatches > 1)
     return np.where(accumulates, 1.0, 0.0) if job.framework.whole_gradients else 0.0
+
+
+def keeps_gathered(job: Job, plan: Plan) -> Any:
+    """1 where the weights that ZeRO 3 gathered stay whole until the step ends: FSDP2 beside a pipeline (``reshard_after_forward``)."""
+    kept = (plan.zero == 3) & (plan.shard_ranks > 1) & (plan.pp > 1)
+    return np.where(kept, 1.0, 0.0) if job.framework.whole_with_pp else 0.0
+
+
+def _whole_beside_pipeline(
+    job: Job, plan: Plan, state: Callable[..., Term], wide: Counts, linear: Counts, sets: Counts, gradients: Any
+) -> list[Term]:
+    """What FSDP2 keeps whole beside a pipeline: the weights that it gathered once a step, and gradients summed over micro-batches.
+
+    ``wide`` are all weights and ``linear`` those of them that may be gathered in a narrow format.
+    """
+    if not job.framework.whole_with_pp:
+        return []
+    sharded = (plan.zero >= 2) & (plan.shard_ranks > 1) & (plan.pp > 1)
+    gathered = keeps_gathered(job, plan)
+    summed = np.where(sharded & (plan.num_microbatches > 1), 1.0, 0.0) * gradients
+    others = (wide[0] - linear[0], wide[1] - linear[1], wide[2] - linear[2])
+    narrow, of_experts = gathered_bytes(job), gathered_bytes(job_of_experts(job))
+    return [
+        state("gathered weights", job.precision.parameter_bytes, 4.0, others, times=gathered).of_kind("weights"),
+        state("gathered linear weights", narrow, 4.0, linear, times=gathered, of_experts=of_experts).of_kind("weights"),
+        state("gradients of micro-batches", job.framework.gradient_reduce_bytes.value, 4.0, sets, times=summed).of_kind("gradients"),
+    ]
 
 
 def _sharded_state(
