@@ -14,6 +14,7 @@ from ironlaw.cautions.record import Caution, as_record
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.memory.paging import MOVED
 from ironlaw.estimate.memory.start import MOMENTS, moment_of
+from ironlaw.estimate.memory.states import WHOLE
 from ironlaw.estimate.placement import cut_groups, nearest_slices, placement, placement_term, slices_of, uncut_share
 from ironlaw.estimate.slices import slice_of, wraps, written
 from ironlaw.estimate.term_data import Origins, laws_of, number, sources_data, term_data, term_sources
@@ -260,7 +261,8 @@ def _sharding_warning(group: Group, at: int) -> list[Caution]:
     if number(group.plan.zero, at) != 3 or not shards:
         return []
     held = {term.name: number(term.value, at) or 0.0 for term in group.memory.tree["allocated"].parts}
-    gathered, sharded = held.get("gather buffers", 0.0), held.get("weights", 0.0) * shards
+    gathered = sum(held.get(name, 0.0) for name in ("gather buffers", *WHOLE))
+    sharded = held.get("weights", 0.0) * shards
     return [caution("gathers-more-than-it-shards", gathered=gathered, saved=sharded)] if gathered > sharded else []
 
 

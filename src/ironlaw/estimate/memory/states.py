@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import uneven
-from ironlaw.estimate.layer.casts import cast_copy_bytes, job_of_experts, keeps_weights
+from ironlaw.estimate.layer.casts import cast_copy_bytes, gathered_bytes, job_of_experts, keeps_weights
 from ironlaw.estimate.layer.counts import (
     head_parameters,
     stage_common,
@@ -23,7 +23,6 @@ from ironlaw.estimate.layer.counts import (
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.layer.updates import kept_on_rank, largest_matrices, largest_states
-from ironlaw.estimate.network.sharding import gathered_bytes
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Stage
 from ironlaw.job import Job
@@ -31,6 +30,7 @@ from ironlaw.law import states
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf, total
 
+WHOLE = ("gathered weights", "gathered linear weights")  # terms of weights that ZeRO 3 gathered and that stay whole
 Counts = tuple[Any, Any, Any]  # parameters outside the experts, in the experts, and of the former those that tp does not split
 
 
@@ -135,8 +135,8 @@ def _whole_beside_pipeline(
     others = (wide[0] - linear[0], wide[1] - linear[1], wide[2] - linear[2])
     narrow, of_experts = gathered_bytes(job), gathered_bytes(job_of_experts(job))
     return [
-        state("gathered weights", job.precision.parameter_bytes, 4.0, others, times=gathered).of_kind("weights"),
-        state("gathered linear weights", narrow, 4.0, linear, times=gathered, of_experts=of_experts).of_kind("weights"),
+        state(WHOLE[0], job.precision.parameter_bytes, 4.0, others, times=gathered).of_kind("weights"),
+        state(WHOLE[1], narrow, 4.0, linear, times=gathered, of_experts=of_experts).of_kind("weights"),
         state("gradients of micro-batches", job.framework.gradient_reduce_bytes.value, 4.0, sets, times=summed).of_kind("gradients"),
     ]
 
