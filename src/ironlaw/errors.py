@@ -5,6 +5,8 @@
         UnknownNameError        an unknown name; has the nearest known ones
         UnknownOptionError      an unknown option; has the nearest known ones
         MissingOptionError      an option that the question needs
+        ConflictError           two options that do not go together
+        NoEffectError           an option that changes nothing in this question
         UnitError               a quantity that is not a number with a known unit
         ValueRangeError         a number outside its domain
         UnsupportedError        something that this version does not model
@@ -157,6 +159,18 @@ class MissingOptionError(QuestionError):
     code = "missing-option"
 
 
+class ConflictError(QuestionError):
+    """Two options that do not go together."""
+
+    code = "conflict"
+
+
+class NoEffectError(QuestionError):
+    """An option that changes nothing in this question."""
+
+    code = "no-effect"
+
+
 class UnitError(QuestionError):
     """A text that is not a number followed by a known unit."""
 
@@ -204,7 +218,7 @@ def codes() -> list[str]:
     """The codes of all errors.
 
     >>> codes()[:4]
-    ['catalog', 'error', 'input', 'missing-option']
+    ['catalog', 'conflict', 'error', 'input']
     """
 
     def below(kind: type[IronlawError]) -> Iterator[type[IronlawError]]:

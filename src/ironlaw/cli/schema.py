@@ -11,7 +11,7 @@ import click
 
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import json_text
-from ironlaw.errors import QuestionError, UnknownNameError
+from ironlaw.errors import NoEffectError, UnknownNameError
 from ironlaw.files import read_shipped
 from ironlaw.question.options import OPTIONS, Option, flag
 
@@ -35,7 +35,7 @@ def command(verb: str | None, options: bool, as_json: bool) -> int:
     if options:
         return _print_options(verb, as_json)
     if as_json:
-        raise QuestionError("--json has no effect without --options, a schema is JSON: give both, or leave --json out")
+        raise NoEffectError("--json has no effect without --options, a schema is JSON: give both, or leave --json out")
     names = sorted(path.stem for path in SCHEMAS.glob("*.json"))
     if verb is None:
         sys.stdout.write("\n".join(names) + "\n")

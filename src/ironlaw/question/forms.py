@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ironlaw.errors import MissingOptionError, QuestionError
+from ironlaw.errors import ConflictError, MissingOptionError, NoEffectError
 from ironlaw.frozen import Frozen
 from ironlaw.question.options import Option, flag
 
@@ -61,10 +61,10 @@ def check_form(values: Mapping[str, Any], form: Form, forms: Sequence[Form]) -> 
     others = {name for other in forms for name in other.when if other is not form}
     for name in values:
         if name in form.excludes:
-            raise QuestionError(f"{named(name)} does not go with {form.says}: {form.excludes[name]}", option=name)
+            raise ConflictError(f"{named(name)} does not go with {form.says}: {form.excludes[name]}", option=name)
         if form.takes is None or name in (*form.takes, *form.when, *form.beside) or (name in others and values[name] is False):
             continue
-        raise QuestionError(_say_idle(name, form, forms, name in others and any(by in values for by in form.when)), option=name)
+        raise NoEffectError(_say_idle(name, form, forms, name in others and any(by in values for by in form.when)), option=name)
     need(values, *form.needs)
 
 
@@ -102,13 +102,13 @@ def check_pairs(values: Collection[str], table: Mapping[str, Option]) -> None:
     >>> from ironlaw.question.options import OPTIONS
     >>> check_pairs(("global_batch_size", "global_batch_tokens"), OPTIONS)
     Traceback (most recent call last):
-    ironlaw.errors.QuestionError: give --global-batch-tokens or --global-batch-size, not both: the other is in sequences
+    ironlaw.errors.ConflictError: give --global-batch-tokens or --global-batch-size, not both: the other is in sequences
     """
     for name, option in table.items():
         if name not in values:
             continue
         for other, why in option.excludes.items():
             if other in values:
-                raise QuestionError(f"give {named(name)} or {named(other)}, not both{': ' * bool(why)}{why}", option=name)
+                raise ConflictError(f"give {named(name)} or {named(other)}, not both{': ' * bool(why)}{why}", option=name)
         if option.needs and not any(other in values for other in option.needs):
-            raise QuestionError(f"{named(name)} has no effect without {' or '.join(map(named, option.needs))}: give both", option=name)
+            raise NoEffectError(f"{named(name)} has no effect without {' or '.join(map(named, option.needs))}: give both", option=name)

@@ -16,7 +16,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, UnknownNameError, ValueRangeError
+from ironlaw.errors import IronlawError, MissingOptionError, NoEffectError, QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.estimate.bind.batch import objective_of_several
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
@@ -108,7 +108,7 @@ def _check(values: dict[str, Any], folders: tuple[str, ...]) -> tuple[str, ...]:
         raise QuestionError("give a list of --gpus or a list of --target-tokens-per-second, not both")
     first_only = [name for name in THREE_ROOF if name in values and name != "three_roof"]
     if values.get("three_roof") == "off" and first_only:
-        raise QuestionError(f"{flag(first_only[0])} has no effect with --three-roof off: leave one out")
+        raise NoEffectError(f"{flag(first_only[0])} has no effect with --three-roof off: leave one out")
     values.setdefault("three_roof", "corrected" if first_only else "off")
     for name in ("price", "peak", "bandwidth", "nic"):
         values[name] = _by_full_name(values.get(name, {}), name, on, folders)

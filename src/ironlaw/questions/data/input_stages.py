@@ -10,7 +10,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.errors import MissingOptionError, QuestionError
+from ironlaw.errors import MissingOptionError, NoEffectError, QuestionError
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
 from ironlaw.estimate.failures import checkpoint_size, saved_by
@@ -154,7 +154,7 @@ def _bind_storage(values: Mapping[str, Any], step: Step, notes: Assumptions) -> 
         network = min(network, values["shared_storage"] * step.per_node / step.gpus)
     if math.isinf(min(disk, network)):
         if unused := [name for name in ("sustained", "access_factor") if name in values]:
-            raise QuestionError(f"{flag(unused[0])} has no effect without --disk, --storage-network or --shared-storage")
+            raise NoEffectError(f"{flag(unused[0])} has no effect without --disk, --storage-network or --shared-storage")
         return None, [caution("storage-not-counted")]
     if "sustained" not in values:
         assume(notes, "sustained", f"{defaults.SUSTAINED:g} of the datasheet's rate", "default")

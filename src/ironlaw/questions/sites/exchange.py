@@ -12,7 +12,7 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.records import Fibre
 from ironlaw.catalog.sourced import ASKED, Sourced
-from ironlaw.errors import QuestionError, ValueRangeError
+from ironlaw.errors import NoEffectError, QuestionError, ValueRangeError
 from ironlaw.law import collectives, cost, states, wide_area
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Column, Table
@@ -141,7 +141,7 @@ def bind_exchange(given: dict[str, Any]) -> Exchange:
             " give at most that"
         )
     if "outer_state" in given and every == 1:
-        raise QuestionError("--outer-state has no effect with an exchange every step: give --every, such as --every 100")
+        raise NoEffectError("--outer-state has no effect with an exchange every step: give --every, such as --every 100")
     return exchange
 
 
