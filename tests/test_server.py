@@ -77,6 +77,17 @@ def test_a_model_with_a_hub_name_is_no_file():
             work.check_words({"model": value})
 
 
+def test_a_plan_that_breaks_a_rule_says_which(client):
+    reply = client.get("/estimate?model=llama-3-70b&on=h100-sxm&gpus=56&tp=7&global_batch_size=64")
+    assert reply.status_code == 200 and "There is no such plan." in reply.text and "tp 7" in reply.text
+
+
+def test_a_defect_is_said_and_nothing_of_it_shown(monkeypatch, capsys):
+    monkeypatch.setattr(work, "answer_data", lambda verb, given: {}["secret"])
+    found = work.reply("estimate", ASKED)
+    assert found.status == 500 and "secret" not in found.html + found.data and "KeyError" in capsys.readouterr().err
+
+
 def test_nobody_else_is_served(client):
     foreign = {"origin": "http://evil.example"}
     assert client.get(f"/api/estimate?{QUESTION}", headers=foreign).status_code == 403

@@ -15,6 +15,7 @@ Answer = Mapping[str, Any]
 ROOFS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
 TITLES = {"hbm": "HBM"}
 MEMORY = ("weights", "gradients", "optimizer", "activations", "workspace", "slack")  # in the order of the bar
+DRAWN = ("job", "fits", "step", "bound", "plan", "parameters")  # sentences of the headline that the view shows in its own way
 SHOWN = 3  # published runs, and warnings before the rest folds
 
 
@@ -29,37 +30,46 @@ def verdict(answer: Answer) -> str:
     return f"It fits, and a step takes {quantity(answer['step']['seconds'], 's')}."
 
 
-def lead(answer: Answer) -> str:
-    """What binds the step, the largest loss, and how far the step may be from the truth."""
-    shares = answer["bound"]["shares"]
-    by = answer["bound"]["by"]
-    sentences = [f"Bound by {TITLES.get(by, by)}: {share(shares.get(by), 0)} of the step."]
-    losses = {name: part for name, part in shares.items() if name != "compute" and part > 0.0}
-    if losses and by == "compute":
-        worst = max(losses, key=lambda name: losses[name])
-        sentences.append(f"The largest loss is {TITLES.get(worst, worst)}, {share(losses[worst], 0)}.")
+def lead(answer: Answer) -> Node:
+    """What binds the step, what would help, how far the step may be from the truth; then whatever else the headline says."""
+    said = {one["code"]: one["text"] for one in answer["headline"]}
+    sentences = [_sentence(said["bound"])] if "bound" in said else []
     if band := answer["step"].get("band"):
         low, high, _ = band
         seconds = answer["step"]["seconds"]
         sentences.append(f"The step could be {share(1.0 - low / seconds, 0)} shorter or {share(high / seconds - 1.0, 0)} longer.")
-    return " ".join(sentences)
+    further = [li[_sentence(one["text"])] for one in answer["headline"] if one["code"] not in DRAWN]
+    return [p[" ".join(sentences)], further and ul(".further")[further]]
+
+
+def _sentence(text: str) -> str:
+    """A line of the headline as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def subject(answer: Answer) -> str:
     """What was asked about, in a line."""
-    if title := answer.get("title"):
-        return str(title)
     plan, run = answer["plan"], answer["run"]
+    asked = next((one["text"] for one in answer["headline"] if one["code"] == "job"), f"{plan['model']} on {plan['accelerator']}")
     tokens = f", {large(run['tokens'])}{FIXED}tokens" if run and run.get("tokens") else ""
-    return (
-        f"{plan['model']} on {whole(plan['gpus'])}{FIXED}\u00d7{FIXED}{plan['accelerator']}, batch {whole(plan['global_batch_size'])}"
-        f"{FIXED}\u00d7{FIXED}{whole(plan['seq_len'])} tokens{tokens}"
-    )
+    batch = f"{whole(plan['global_batch_size'])}{FIXED}\u00d7{FIXED}{whole(plan['seq_len'])} tokens"
+    named = asked.replace(" x ", " \u00d7 ")
+    return f"{named}, batch {batch}{tokens}"
 
 
 def view(answer: Answer) -> View:
     """The view of an estimate."""
+    if broken := next((one for one in answer["headline"] if one["code"] == "no-such-plan"), None):
+        return refused(answer, broken)
     return View(subject(answer), verdict(answer), lead(answer), sections(answer), sources_block(answer))
+
+
+def refused(answer: Answer, broken: Answer) -> View:
+    """The view of a plan that breaks a rule: which, and no number."""
+    reasons = [li[_sentence(one)] for one in str(broken["text"]).partition(": ")[2].split("; ")]
+    further = [p[_sentence(one["text"])] for one in answer["headline"] if one["code"] != "no-such-plan"]
+    content = div(".view")[block("What it breaks", ul(".further")[reasons]), warnings(answer), question_block(answer)]
+    return View(f"{answer['plan']['model']} on {answer['plan']['accelerator']}", "There is no such plan.", further, content, None)
 
 
 def sections(answer: Answer) -> Element:

@@ -43,6 +43,7 @@ from htpy import (
 )  # fmt: skip
 from htpy import input as entry
 
+from ironlaw.interface import arguments
 from ironlaw.page import words
 from ironlaw.page.estimate import memory_block, values_block
 from ironlaw.page.parts import Cell, View, rows_table
@@ -107,10 +108,16 @@ def _bar(verb: str, given: Mapping[str, str]) -> Element:
     return header(".bar-top")[
         a(".brand", href="/")["ironlaw"],
         nav(aria_label="Views")[
-            (a(href=link_to(name, given), aria_current="page" if name == verb else None)[text] for name, text in VIEWS)
+            (a(href=link_to(name, _known(name, given)), aria_current="page" if name == verb else None)[text] for name, text in VIEWS)
         ],
         div(".tools")[button(type="button", id="theme")["Theme"], button(type="button", id="copy-link")["Copy link"]],
     ]
+
+
+def _known(verb: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a question that another verb has, too."""
+    names = {argument.name for argument in arguments(verb)}
+    return {name: value for name, value in given.items() if name in names}
 
 
 def empty() -> Element:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tempfile
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, NamedTuple
 
 import ironlaw
@@ -15,6 +18,23 @@ from ironlaw.errors import IronlawError, QuestionError
 LONGEST = 4096  # characters of a value
 _REACHES_OUT = re.compile(r"(^|[=,:;\s])[/~\\]|\.\.")  # a path that would leave the empty folder a worker runs in
 _OF_FILES = ("catalog", "correction")  # options that only name files
+
+
+def reported(function: Callable[..., Reply]) -> Callable[..., Reply]:
+    """The function, with a defect of ours as a reply: one line to the terminal, none of it to the page."""
+
+    @wraps(function)
+    def answered(*arguments: Any) -> Reply:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            print(f"ironlaw: {type(error).__name__} in {where.name}, line {where.lineno}, for {arguments}: {error}", file=sys.stderr)
+            message = "This question met a defect of ironlaw; the terminal of the server says more."
+            data: dict[str, Any] = {"code": "defect", "option": None, "value": None, "message": message, "nearest": [], "offers": []}
+            return Reply(500, _json({"error": data}), "No answer", f'<main id="answer"><h1>{message}</h1></main>')
+
+    return answered
 
 
 class Reply(NamedTuple):
@@ -50,6 +70,7 @@ def _leave_files() -> None:
         os.chdir(tempfile.mkdtemp(prefix="ironlaw-empty-"))
 
 
+@reported
 def reply(verb: str, given: Mapping[str, str]) -> Reply:
     """Answer and draw, or draw why there is no answer."""
     from ironlaw.web import draw
@@ -62,6 +83,7 @@ def reply(verb: str, given: Mapping[str, str]) -> Reply:
     return Reply(200, _json(data), draw.title_of(verb, data), str(draw.answer(verb, data, given)))
 
 
+@reported
 def raw(verb: str, given: Mapping[str, str]) -> Reply:
     """Answer as data alone."""
     try:
@@ -70,6 +92,7 @@ def raw(verb: str, given: Mapping[str, str]) -> Reply:
         return Reply(422, _json({"error": error.data()}))
 
 
+@reported
 def explained(given: Mapping[str, str], path: str) -> Reply:
     """One term of an estimate, drawn for the drawer."""
     from ironlaw.report.explanation import explained_data
@@ -86,6 +109,7 @@ def explained(given: Mapping[str, str], path: str) -> Reply:
     return Reply(200, _json(data), path, str(draw.term(data, path)))
 
 
+@reported
 def column(given: Mapping[str, str], name: str, stops: tuple[int, ...]) -> Reply:
     """The first screen of every stop of a slider, with the plan that the question holds."""
     from ironlaw.web import draw
@@ -107,6 +131,7 @@ def column(given: Mapping[str, str], name: str, stops: tuple[int, ...]) -> Reply
     return Reply(200, _json({"name": name, "stops": drawn}))
 
 
+@reported
 def report(verb: str, given: Mapping[str, str]) -> Reply:
     """The report of an answer, to be saved."""
     from datetime import date
