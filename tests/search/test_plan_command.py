@@ -344,7 +344,7 @@ class TestCommand:
             (("--gpus", "64..8"), "ends before it begins"),
             (("--tokens", "0"), "--tokens is 0"),
             (("--budget", "-3", "--tokens", "1T"), "--budget"),
-            (("--budget", "1M"), "--budget needs --tokens"),
+            (("--budget", "1M"), "--budget has no effect without --tokens"),
             (("--deadline", "soon", "--tokens", "1T"), "--deadline"),
             (("--fix", "tpp=8"), "nearest"),
             (("--fix", "tp"), "AXIS=VALUE"),

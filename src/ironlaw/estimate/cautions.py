@@ -16,9 +16,11 @@ from ironlaw.estimate.planner.remedies import Remedies
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked
-from ironlaw.question.defaults import LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
+from ironlaw.question.defaults import CP_METHODS, LARGEST_BATCH, MANY_ACCELERATORS, WARN_SEQUENCE
+from ironlaw.question.options import flag
 
 _ONLY_IN_A_RUN = ("price", "grid", "pue", "evaluate_every", "evaluation_tokens", *FAILURE_OPTIONS)
+_OPEN = ("cp", "micro_batch_size")  # an axis that is chosen in every plan that was searched
 _ONLY_WITH_EXPERTS = ("expert_imbalance", "capacity_factor", "moe_dispatcher", "grouped_experts")
 
 
@@ -46,11 +48,13 @@ def cautions(asked: Asked, job: Job, cluster: Cluster, chosen: Collection[Collec
         longest >= WARN_SEQUENCE
         and "cp" not in given
         and most > 1
-        and not any({"cp", "micro_batch_size"} & set(axes) for axes in chosen)  # the plan was not searched
+        and not any({*_OPEN} & set(axes) for axes in chosen)  # the plan was not searched
     ):
         warnings.append(caution("cp-not-searched", seq_len=longest))
-    idle = ((name, why) for name, why in _list_idle(asked, job) if name in given)
-    warnings += [caution("no-effect", name, flag=f"--{name.replace('_', '-')}", why=why) for name, why in idle]
+    ratio = cluster.oversubscription
+    is_oversubscribed = getattr(ratio, "value", ratio) > 1.0
+    idle = ((name, why) for name, why in _list_idle(asked, job, chosen, is_oversubscribed) if name in given)
+    warnings += [caution("no-effect", name, flag=flag(name), why=why) for name, why in idle]
     if "tokens" in given and "mttf" not in given and most >= MANY_ACCELERATORS:
         warnings.append(caution("independent-failures"))
     return warnings
@@ -73,7 +77,7 @@ def _large_batch(asked: Asked) -> list[Caution]:
     return [caution("batch-counts-sequences", global_batch_size=batch, tokens=tokens)] if tokens > LARGEST_BATCH else []
 
 
-def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
+def _list_idle(asked: Asked, job: Job, chosen: Collection[Collection[str]], oversubscribed: bool) -> list[tuple[str, str]]:
     """Options that change nothing in this question if they are given, and why."""
     idle = []
     if asked.tokens is None:
@@ -89,12 +93,23 @@ def _list_idle(asked: Asked, job: Job) -> list[tuple[str, str]]:
         if needs not in offloaded:
             idle.append((name, f"without --offload {needs}"))
     if not asked.lora_rank:
-        idle.append(("lora_targets", "without --lora-rank: everything is trained"))
-    if _is_one(asked, "cp"):
-        idle.append(("cp_method", "with cp 1"))
+        idle += [(name, "without --lora-rank: everything is trained") for name in ("lora_targets", "lora_sets")]
+    if not oversubscribed:
+        idle.append(("rail_optimised", "where no link above the NICs is oversubscribed"))
     if asked.document_length >= _longest_sequence(asked):
         idle.append(("document_length", f"from seq_len {_longest_sequence(asked):g} on: a sequence is one document"))
     idle += _idle_documents(asked)
+    idle += _idle_axes(asked, job, chosen)
+    return idle
+
+
+def _idle_axes(asked: Asked, job: Job, chosen: Collection[Collection[str]]) -> list[tuple[str, str]]:
+    """Options of context ranks and of pipelines that change nothing where their axis is 1."""
+    idle: list[tuple[str, str]] = []
+    if _is_one(asked, "cp") or not ("cp" in asked.given or any({*_OPEN} & set(axes) for axes in chosen)):
+        idle += [(name, "with cp 1") for name in ("cp_method", "cp_inner", "cp_balance")]
+    elif job.cp_method != CP_METHODS[-1]:
+        idle.append(("cp_inner", f"without --cp-method {CP_METHODS[-1]}"))
     if _is_one(asked, "pp"):
         idle += [(name, "with pp 1") for name in ("schedule", "microbatch_group", "deferred_wgrad")]
     elif _is_one(asked, "vpp"):

@@ -64,14 +64,14 @@ def check_form(values: Mapping[str, Any], form: Form, forms: Sequence[Form]) -> 
             raise ConflictError(f"{named(name)} does not go with {form.says}: {form.excludes[name]}", option=name)
         if form.takes is None or name in (*form.takes, *form.when, *form.beside) or (name in others and values[name] is False):
             continue
-        raise NoEffectError(_say_idle(name, form, forms, name in others and any(by in values for by in form.when)), option=name)
+        if name in others and any(by in values for by in form.when):
+            raise ConflictError(f"give {named(name)} or {form.says}, not both: one question at a time", option=name)
+        raise NoEffectError(_say_idle(name, form, forms), option=name)
     need(values, *form.needs)
 
 
-def _say_idle(name: str, form: Form, forms: Sequence[Form], asks: bool) -> str:
-    """Why an option changes nothing in a form, and what to do; ``asks``: it asks for another form itself."""
-    if asks:
-        return f"give {named(name)} or {form.says}, not both: one question at a time"
+def _say_idle(name: str, form: Form, forms: Sequence[Form]) -> str:
+    """Why an option changes nothing in a form, and what to do."""
     theirs = {other.says: other for other in forms if other.takes is not None and name in other.takes}
     if len(theirs) == 1 and form.takes is not None and form.says not in theirs and not _needs_other(form):
         return f"{named(name)} has no effect without {next(iter(theirs))}: give both"

@@ -108,6 +108,7 @@ STEP = "it looks at one step"  # reasons of verbs that leave an option out
 SEVERAL = "a run at several sites counts no evaluations, checkpoints and failures"
 OF_MONEY = {"roofline": STEP, "data": "it counts no money and no energy"}
 OF_RUN = {"roofline": STEP, "lessons": "it compares steps, which this does not change", "sites": SEVERAL}
+OF_EVALUATION = {**OF_RUN, "solve": "it counts the steps of the run alone"}
 OF_FAILURES = {**OF_RUN, "data": "it counts no failures"}
 OF_RESTART = {name: why for name, why in OF_FAILURES.items() if name != "sites"}
 OF_DOCUMENTS = {"roofline": "its sequences are alike, --lengths are other ones there"}
@@ -426,8 +427,8 @@ OPTIONS: dict[str, Option] = {
         "pue": Option(at_least_one, "power usage effectiveness of the data centre", decided="the catalogue's",
             search=RUN, left_out=OF_MONEY),
         "evaluate_every": Option(whole, "steps between evaluations", "STEPS", decided="no evaluations",
-            also=("eval_interval", "eval_steps"), search=RUN, left_out=OF_RUN),
-        "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only", decided="one batch", search=RUN, left_out=OF_RUN),
+            also=("eval_interval", "eval_steps"), search=RUN, left_out=OF_EVALUATION),
+        "evaluation_tokens": Option(tokens, "tokens per evaluation, forward only", decided="one batch", search=RUN, left_out=OF_EVALUATION),
     }),
     **group("Failures and checkpoints", {
         "mttf": Option(duration, "mean time to failure of one accelerator, such as 50000h", decided="Llama 3's",

@@ -19,6 +19,8 @@ from ironlaw.estimate.planner.space import MESH, VARIANTS, Space, axis_value, re
 from ironlaw.question import defaults, synonyms
 from ironlaw.question.asked import MEANING, Asked, asked_of
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
+from ironlaw.question.forms import check_pairs
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS, Option, flag
 from ironlaw.question.read import is_column, read_options
 from ironlaw.question.readers import amount, days, money, one_of, positive, price, switch, text, whole
@@ -30,6 +32,7 @@ MOST_GPUS = 1_000_000.0
 MOST_TOP = 1000.0
 
 
+@kind("int", "str", "Sequence[int]", gives="tuple[Any, ...]", least=1, most=MOST_GPUS, samples=("64..256",))
 def counts(value: Any, flag: str) -> tuple[float, ...] | tuple[float, float, str]:
     """Read ``1024``; ``256,512,1024``; or ``64..4096`` as its two ends and "range"."""
     if is_column(value):
@@ -56,6 +59,7 @@ def _check_count(value: Any, flag: str) -> float:
 def several(choices: tuple[str, ...]) -> Any:
     """Make a reader of a comma list of names from ``choices``."""
 
+    @kind("str", "Sequence[str]", gives="tuple[str, ...]", metavar="LIST", samples=choices)
     def read(value: Any, flag: str) -> tuple[str, ...]:
         items = value if isinstance(value, (list, tuple)) else str(value).split(",")
         for item in items:
@@ -66,6 +70,7 @@ def several(choices: tuple[str, ...]) -> Any:
     return read
 
 
+@kind("str", "Sequence[str]", gives="tuple[str, ...]", metavar="LIST")
 def names(value: Any, flag: str) -> tuple[str, ...]:
     """Read a comma list of names."""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
@@ -75,6 +80,7 @@ def names(value: Any, flag: str) -> tuple[str, ...]:
     return read
 
 
+@kind("str", "Mapping[str, Any]", gives="dict[str, float]", metavar="LIST")
 def quotas(value: Any, flag: str) -> dict[str, float]:
     """Read ``h100-sxm=512,a100-sxm-80gb=2048`` as accelerators by name."""
     if isinstance(value, Mapping):
@@ -88,6 +94,7 @@ def quotas(value: Any, flag: str) -> dict[str, float]:
     return quota
 
 
+@kind("float", "str", "Mapping[str, Any]", gives="Any", unit="USD/h", metavar="PRICE", samples=("2.5",))
 def prices(value: Any, flag: str) -> Any:
     """Read a price for all accelerators, or ``h100-sxm=2.5,a100-sxm-80gb=1.2``."""
     if isinstance(value, Mapping):
@@ -98,11 +105,13 @@ def prices(value: Any, flag: str) -> Any:
     return {name.strip(): price(item.strip(), flag) for name, _, item in pairs}
 
 
+@kind("str", "Mapping[str, Any]", gives="str", metavar="LIST")
 def clauses(value: Any, flag: str) -> str:
     """Read ``tp=8,zero=1``, or the same as a table."""
     return ",".join(f"{axis}={item}" for axis, item in value.items()) if isinstance(value, Mapping) else text(value, flag)
 
 
+@kind("int", "str", least=1, most=MOST_TOP, samples=("3",))
 def how_many(value: Any, flag: str) -> float:
     """Read the number of plans to list."""
     number = whole(value, flag)
@@ -128,8 +137,8 @@ COUNTS = "{:g}..{:g}".format(*defaults.COUNTS)
 OWN: dict[str, Option] = {
     "on": Option(names, "accelerators to compare, by catalogue name", "A[,B]", records="accelerators"),
     "gpus": Option(counts, "total accelerators: N, a list, or LO..HI", "N|LO..HI", decided=f"with a limit to meet {COUNTS}"),
-    "budget": Option(money, "highest cost of the run, such as 2M"),
-    "deadline": Option(days, "longest time of the run, in days"),
+    "budget": Option(money, "highest cost of the run, such as 2M", needs=("tokens",)),
+    "deadline": Option(days, "longest time of the run, in days", needs=("tokens",)),
     "target_tokens_per_second": Option(amount, "lowest tokens per second", "R"),
     "minimize": Option(one_of(GOALS), f"objective: {', '.join(GOALS)}", "GOAL", decided=f"{defaults.GOAL}; gpus if --gpus is open"),
     "pareto": Option(several(FRONTS), f"objectives of the Pareto front: {', '.join(FRONTS)}", "LIST", decided=",".join(defaults.FRONT)),
@@ -185,6 +194,7 @@ def read_question(asked: Mapping[str, Any], where: str = "", folders: tuple[str,
     for name in ("model", "on"):
         if name not in given:
             raise MissingOptionError(f"missing {MEANING[name]}", option=name)
+    check_pairs(given, {**OPTIONS, **OWN})
     listed = {axis: LISTED[axis](estimate_options.pop(axis), flag(axis, where)) for axis in LISTED if axis in estimate_options}
     estimate_options |= {axis: values[0] for axis, values in listed.items() if len(values) == 1}
     options, fixed = _split_options(read_options(estimate_options, where))
@@ -255,9 +265,6 @@ def _bind_counts(search_options: dict[str, Any]) -> tuple[Any, ...]:
 
 def _refuse(question: Question) -> None:
     """Refuse options that contradict each other."""
-    for name, value in (("budget", question.budget), ("deadline", question.deadline)):
-        if value is not None and question.asked.tokens is None:
-            raise QuestionError(f"--{name} needs --tokens, the tokens of the whole run")
     for name in question.quota or ():
         if name not in question.on:
             raise QuestionError(f"--quota names {name}, which --on does not list: {', '.join(question.on)}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw.question import defaults
 from ironlaw.question.forms import Form
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, group
 from ironlaw.question.readers import (
@@ -30,6 +31,7 @@ GOALS = ("cost", "time", "energy", "carbon", "gpus")
 SWITCHES = "switches"  # value of --network-power: the switches that are counted
 
 
+@kind("float", "str", gives="float | str", unit="W", metavar="POWER", samples=(SWITCHES, "50W"))
 def network_power(value: Any, flag: str) -> float | str:
     """Read power per accelerator, or ``switches``: that of the counted switches."""
     return SWITCHES if str(value).strip().lower() == SWITCHES else positive("W")(value, flag)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.forms import Form
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option
 from ironlaw.question.readers import duration, list_of, one_of, positive, price
@@ -56,6 +57,7 @@ def loss(value: Any, flag: str) -> Loss:
     return Loss(text, units.parse_whole(value, flag), "accelerator")
 
 
+@kind("str", "Sequence[Any]", gives="tuple[Loss, ...]", metavar="LIST", samples=("8,2nodes",))
 def losses(value: Any, flag: str) -> tuple[Loss, ...]:
     """Read a comma list of losses, each once."""
     found = tuple(dict.fromkeys(list_of(loss)(value, flag)))
@@ -71,6 +73,7 @@ def _spares(value: Any, flag: str) -> float:
     return number
 
 
+@kind("int", "str", "Sequence[Any]", gives="tuple[float, ...]", least=0, most=MOST_SPARES, metavar="LIST", samples=("0,3",))
 def spares(value: Any, flag: str) -> tuple[float, ...]:
     """Read a comma list of numbers of spare nodes: sorted, each once."""
     return tuple(sorted(set(list_of(_spares)(value, flag))))

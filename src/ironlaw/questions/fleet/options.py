@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ironlaw.errors import ValueRangeError
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option
 from ironlaw.question.readers import days, list_of, names, positive, switch, text, whole
@@ -13,6 +14,7 @@ from ironlaw.units import shorten
 LONGEST_NAME = 40  # characters
 
 
+@kind("str", gives="str", metavar="NAME")
 def label(value: Any, flag: str) -> str:
     """Read the name of a job or a pool: one line that is not long, as it stands in tables and in the chart."""
     name = text(value, flag)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.forms import Form, OneOf
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option
 from ironlaw.question.readers import at_least_one, counts, duration
@@ -14,6 +15,7 @@ from ironlaw.question.words import tokens
 MOST_SIZES = 50
 
 
+@kind("int", "str", "Sequence[int]", gives="tuple[float, ...]", least=1, metavar="LIST", samples=("64,128",))
 def sizes(value: Any, flag: str) -> tuple[float, ...]:
     """Read counts: sorted, each once."""
     found = tuple(sorted(counts(value, flag)))

@@ -8,6 +8,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import ValueRangeError
 from ironlaw.question.forms import Form
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, taken_by
 from ironlaw.question.readers import amount, days, list_of, one_of, positive, precision, share, switch, whole
@@ -45,6 +46,7 @@ TABLES: dict[str, LessonTable] = {
 }  # fmt: skip
 
 
+@kind("float", "str", unit="1", least=0.0, most=1.0, metavar="SHARE", samples=("45%",))
 def percent(value: Any, flag: str) -> float:
     """Read a share from 0 to 1: ``45%``, or ``0.45``."""
     share = units.parse(value, "1", flag)
@@ -53,6 +55,7 @@ def percent(value: Any, flag: str) -> float:
     return share
 
 
+@kind("str", gives="Any", metavar="LIST", samples=("1B:100GB,10B:1TB,10TB",))
 def sizes(value: Any, flag: str) -> Any:
     """Read the sizes of the rule of scale: parameters and data of one accelerator, those of one machine, data that is streamed."""
     from ironlaw.questions.lessons.rules_of_thumb import Sizes

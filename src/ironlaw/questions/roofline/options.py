@@ -8,6 +8,7 @@ from typing import Any
 from ironlaw.errors import UnknownNameError, ValueRangeError
 from ironlaw.question import defaults
 from ironlaw.question.forms import Form, OneOf
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import TOKENS_PER_SECOND, Option, group, taken_by
 from ironlaw.question.readers import duration, list_of, one_of, positive, switch, text, whole
@@ -24,6 +25,7 @@ CENSUSES = defaults.OPERATOR_LISTS
 def sizes(*names: str, more: tuple[str, ...] = ()) -> Callable[[Any, str], tuple[float, ...]]:
     """A reader of one whole number for each name, joined by commas or x; ``more`` names are optional, and the last may be 0."""
 
+    @kind("str", "Sequence[int]", gives="tuple[float, ...]", least=1, metavar=",".join(names))
     def read(value: Any, flag: str) -> tuple[float, ...]:
         """Read the sizes."""
         given = list(value) if isinstance(value, (list, tuple)) else [item.strip() for item in str(value).replace("x", ",").split(",")]
@@ -38,6 +40,7 @@ def named_sizes(choices: tuple[str, ...], default: str, *names: str, alone: bool
     """A reader of ``[NAME,]sizes``; ``alone`` allows the name without sizes."""
     read_sizes = sizes(*names)
 
+    @kind("str", "Sequence[Any]", gives="tuple[Any, ...]", metavar=",".join(("NAME", *names)))
     def read(value: Any, flag: str) -> tuple[Any, ...]:
         """Read the name, if there is one, and the sizes."""
         given = [value] if isinstance(value, (int, float)) else list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
@@ -53,6 +56,7 @@ def named_sizes(choices: tuple[str, ...], default: str, *names: str, alone: bool
     return read
 
 
+@kind("str", "Sequence[str]", gives="tuple[str, str, str]", metavar="NAME", samples=("bf16",))
 def dtypes(value: Any, flag: str) -> tuple[str, str, str]:
     """Read one format for all operands, or three: first operand, second operand, result."""
     given = list_of(one_of(defaults.PRECISIONS))(value, flag)
@@ -61,6 +65,7 @@ def dtypes(value: Any, flag: str) -> tuple[str, str, str]:
     return (given[0], given[0], given[0]) if len(given) == 1 else (given[0], given[1], given[2])
 
 
+@kind("str", "Sequence[float]", gives="tuple[float, float]", metavar="A/B", samples=("20/34",))
 def rate_pair(value: Any, flag: str) -> tuple[float, float]:
     """Read A/B, the rates of two devices."""
     first, slash, second = value.partition("/") if isinstance(value, str) else (value[0], "/", value[1])

@@ -9,6 +9,7 @@ from typing import Any
 
 from ironlaw.errors import InputError, UnknownNameError, ValueRangeError
 from ironlaw.files import read_csv, with_headers
+from ironlaw.question.kinds import kind
 from ironlaw.question.readers import duration, positive
 from ironlaw.units import shorten
 
@@ -28,6 +29,7 @@ class SizedTimes:
     reserved: float | None = None
 
 
+@kind("str", "Sequence[Any]", gives="Any", metavar="LIST|FILE", samples=("1:50ms,2:95ms",))
 def read_sized_times(value: Any, flag: str) -> tuple[SizedTimes, ...]:
     """Measurements by size, smallest first: a text, the path of a CSV file, or pairs from Python; at least two sizes."""
     if isinstance(value, str) and value.strip().lower().endswith(".csv"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import Option
 from ironlaw.question.readers import model, none_or_more, one_of, positive, whole
 from ironlaw.question.words import batch_tokens, run_tokens, tokens
@@ -11,6 +12,7 @@ from ironlaw.question.words import batch_tokens, run_tokens, tokens
 FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
 
 
+@kind("str", gives="str", choices=("ten-sites",), metavar="NAME")
 def study(value: Any, flag: str) -> str:
     """Read the name of a study; an earlier version called it document-004."""
     return one_of(("ten-sites",))("ten-sites" if value == "document-004" else value, flag)

@@ -7,6 +7,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import QuestionError, ValueRangeError
 from ironlaw.question.forms import Form, OneOf
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, Option, group, taken_by
 from ironlaw.question.readers import at_least_one, days, for_each, one_of, positive, share, text, whole
@@ -19,6 +20,7 @@ SLOWEST = 1e5  # B/s; a rate below it that has no unit is taken for a unit forgo
 RECORDED = "place"  # the price of electricity that the catalogue has for a place
 
 
+@kind("int", "str", "Sequence[Any]", gives="Any", metavar="SITES", samples=("jean-zay,lumi", "3"))
 def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] | int:
     """Read a comma list of site names and LAT,LON pairs, or a count of sites at unknown places."""
     items = list(value) if isinstance(value, (list, tuple)) else [i.strip() for i in str(value).split(",") if i.strip()]
@@ -46,6 +48,7 @@ def read_places(value: Any, flag: str) -> tuple[str | tuple[float, float], ...] 
     return tuple(places)
 
 
+@kind("float", "str", unit="1", least=0.0, most=1e6, metavar="STEPS", samples=("1",))
 def window(value: Any, flag: str) -> float:
     """Read a number of steps from 0 to a million, not always whole."""
     number = units.parse(value, "1", flag)
@@ -54,6 +57,7 @@ def window(value: Any, flag: str) -> float:
     return number
 
 
+@kind("float", "str", unit="B/s", metavar="RATE", samples=("20GB/s",))
 def line_rate(value: Any, flag: str) -> float:
     """Read the line rate of a link between sites [B/s]. A number without a unit is B/s, so a small one is a unit forgotten.
 
@@ -66,6 +70,7 @@ def line_rate(value: Any, flag: str) -> float:
     return rate
 
 
+@kind("float", "str", gives="Any", unit="USD/kWh", metavar="PRICE", samples=("0.1", RECORDED))
 def electricity_price(value: Any, flag: str) -> Any:
     """Read a price of electricity: USD per kWh, a quantity with its unit, or ``place`` for the recorded one."""
     if str(value).strip().lower() == RECORDED:
@@ -73,6 +78,7 @@ def electricity_price(value: Any, flag: str) -> Any:
     return _read_price(value, flag, "USD/J", "USD/kWh", 3.6e6)
 
 
+@kind("float", "str", unit="USD/TB", metavar="PRICE", samples=("20",))
 def traffic_price(value: Any, flag: str) -> float:
     """Read a price of traffic: USD per TB that leaves a site, or a quantity with its unit."""
     return _read_price(value, flag, "USD/B", "USD/TB", 1e12)
@@ -87,6 +93,7 @@ def _read_price(value: Any, flag: str, unit: str, usual: str, size: float) -> fl
     return number
 
 
+@kind("str", "Sequence[str]", gives="tuple[int, ...]", metavar="HOURS", samples=("22-6",))
 def hours_of_day(value: Any, flag: str) -> tuple[int, ...]:
     """Read hours of the day such as ``22-6`` or ``0-4,20-24``: the hours in which something runs, in order.
 
@@ -105,6 +112,7 @@ def hours_of_day(value: Any, flag: str) -> tuple[int, ...]:
     return tuple(sorted(hours))
 
 
+@kind("str", "Sequence[float]", gives="Any", metavar="FILE")
 def carbon_profile(value: Any, flag: str) -> Any:
     """Read the hourly carbon intensity of a site: a file, a grid of the catalogue, or 24 numbers of g/kWh."""
     if isinstance(value, (list, tuple)):

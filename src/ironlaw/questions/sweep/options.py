@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.question.forms import Form, OneOf
+from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, Option, taken_by
 from ironlaw.question.readers import counts, duration, list_of, model, share, whole, zero_or_more
@@ -13,6 +14,7 @@ from ironlaw.question.words import batch_tokens, length, run_tokens, tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
 
 
+@kind("str", "Sequence[Any]", "dict[str, Any]", gives="tuple[Any, ...]", metavar="LIST")
 def models(value: Any, flag: str) -> tuple[Any, ...]:
     """A comma list of names; dimensions (``hidden_size=...,...``) are one model."""
     if isinstance(value, Mapping) or (isinstance(value, str) and "=" in value):
