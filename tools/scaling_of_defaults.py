@@ -81,7 +81,7 @@ def cell(model: str, on: str, gpus: int, kind: str) -> dict[str, Any]:
         **row,
         "mfu": float(found.mfu[0]),
         "batch": float(np.ravel(group.plan.global_batch_size)[0]),
-        "remedies": [line for line in group.warnings if " of your " in line or "above the limit" in line],
+        "remedies": [str(line) for line in group.warnings if line.code in ("fewer-accelerators", "batch-over-limit")],
         "losses": losses_of(group),
         "plan": short_plan(plan, np.ravel(group.plan.num_microbatches)[0]),
     }
