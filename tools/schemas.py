@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = ROOT / "src" / "ironlaw" / "schemas"
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VERBS_WITH_SCHEMA = [name for name in interface.names() if name in VERBS]
+OTHERS = ("catalog", "options", "runs", "validate")  # commands that are no question: tools/check_schemas.py writes their schemas
 RANDOM = 400  # questions beside those that are shown
 COMMON = ("schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings")
 KEY = re.compile(r"[a-z][a-z0-9_]*")
@@ -483,7 +484,10 @@ def write_words(only: str) -> None:
     """Describe the keys of the schemas that are there, and write their shared parts and the schema of errors again."""
     (SCHEMAS / "error.json").write_text(json.dumps(ERROR, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for path in sorted(SCHEMAS.glob(f"{only or '*'}.json")):
-        if path.stem not in VERBS:
+        if path.stem in OTHERS:
+            found = json.loads(path.read_text(encoding="utf-8")) | {"$defs": DEFS}
+            path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if path.stem not in VERBS_WITH_SCHEMA:
             continue
         write_shared(path)
         if VERBS[path.stem][0].startswith("questions."):

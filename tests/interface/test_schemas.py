@@ -48,7 +48,7 @@ def broken(verb, data):
 
 
 def test_every_verb_that_answers_a_question_has_a_schema():
-    assert {path.stem for path in SCHEMAS.glob("*.json")} == {*tool.VERBS_WITH_SCHEMA, "error"}
+    assert {path.stem for path in SCHEMAS.glob("*.json")} == {*tool.VERBS_WITH_SCHEMA, *tool.OTHERS, "error"}
 
 
 @pytest.mark.parametrize("verb", tool.VERBS_WITH_SCHEMA)
@@ -118,7 +118,7 @@ def test_columns_have_titles_and_units():
 
 def test_the_command_prints_the_file_and_lists_the_verbs(ask):
     assert ask("schema", "estimate") == (0, (SCHEMAS / "estimate.json").read_text(encoding="utf-8"), "")
-    assert ask("schema")[1].split() == sorted([*tool.VERBS_WITH_SCHEMA, "error"])
+    assert ask("schema")[1].split() == sorted([*tool.VERBS_WITH_SCHEMA, *tool.OTHERS, "error"])
     status, _, err = ask("schema", "estimat")
     assert status == 2 and "nearest: estimate" in err
 
@@ -133,3 +133,24 @@ def test_shapes_become_closed_objects_maps_and_terms():
     shape = tool.Shape()
     shape.add({"name": "n", "path": "n", "value": 1, "unit": "s", "total": 1, "law": None, "parts": []})
     assert tool.schema_of(shape, (), {}, 0) == {"$ref": "#/$defs/term"}
+
+
+OTHERS = {
+    "catalog": (["catalog", "list"], ["catalog", "list", "models"], ["catalog", "show", "b200-sxm"], ["catalog", "show", "mixtral-8x7b"]),
+    "options": (["schema", "--options"], ["schema", "plan", "--options"]),
+    "validate": (["validate", "predictions"],),
+    "runs": (["runs", "list"],),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_commands_that_are_no_question_keep_to_their_schema(ask, name):
+    pytest.importorskip("jsonschema").Draft202012Validator.check_schema(read(name))
+    for words in OTHERS[name]:
+        assert broken(name, json.loads(ask(*words, "--json")[1])) == ""
+
+
+def test_a_validation_with_a_wrong_key_is_refused(ask):
+    data = json.loads(ask("validate", "predictions", "--json")[1])
+    data["prediction"] = data.pop("predictions")
+    assert broken("validate", data)
