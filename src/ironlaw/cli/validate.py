@@ -231,15 +231,17 @@ def _predictions(given: Path, path: Path, by: str, folders: tuple[str, ...], as_
     if as_json:
         print_text(json.dumps({"schema_version": others.SCHEMA_VERSION, **compared}, indent=1, allow_nan=False) + "\n")
     else:
-        print_text(others.text(compared) + "\n")
+        from ironlaw.report.validation import others_text
+
+        print_text(others_text(compared) + "\n")
     return 0 if compared["scored"] else 1
 
 
 def _generic(scores: Validation) -> str:
     """The table of both kinds of record, where it was asked for."""
-    from ironlaw.validate.generic import text
+    from ironlaw.report.validation import generic_text
 
-    return "" if scores.generic is None else "\n\n" + text(scores.held_out, scores.generic)
+    return "" if scores.generic is None else "\n\n" + generic_text(scores.held_out, scores.generic)
 
 
 def _plans(path: Path, folders: tuple[str, ...], as_json: bool, markdown: bool) -> int:

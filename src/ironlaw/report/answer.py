@@ -18,6 +18,7 @@ from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.term_data import Origins, labels, laws_of, sources_data, term_data, term_sources, times_above, walk_paths
 from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.questions.answer import Answer, Column, Table, heading
+from ironlaw.report.columns import set_line
 from ironlaw.report.explanation import LISTED, NAMES, node_lines
 from ironlaw.report.terminal import Ink, short
 from ironlaw.terms import Term
@@ -106,9 +107,10 @@ def table_lines(table: Table, ink: Ink) -> Iterator[str]:
     widths = [max(len(column.title), *(len(line[i]) for line in cells)) for i, column in enumerate(columns)]
     if table.name != "plot":
         widths = _narrowed(widths, texts, [len(column.title) for column in columns])
+    left = [i for i, text in enumerate(texts) if text]
 
     def line(values: Sequence[str]) -> str:
-        return "  " + "  ".join(v.ljust(w) if t else v.rjust(w) for v, w, t in zip(values, widths, texts, strict=True)).rstrip()
+        return set_line(values, widths, left, "  ")
 
     yield ink.bold(table.title)
     yield ink.dim(line([column.title for column in columns]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ironlaw.report.columns import percent
 from ironlaw.report.terminal import markdown_table
-from ironlaw.report.validation import percent
 from ironlaw.validate.fits import Fit, lines, summary
 from ironlaw.validate.odds import LIKELY, UNLIKELY, WRONG, odds
 

@@ -9,6 +9,7 @@ from ironlaw import units
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.held import Held, chosen_plan, differences, is_reproduced, likely_faster, plan_changes, results
+from ironlaw.report.columns import set_rows
 from ironlaw.report.terminal import Ink, short
 
 
@@ -82,10 +83,8 @@ def _table(rows: Sequence[tuple[str, Mapping[str, float | None], Mapping[str, fl
     for name, values, base in rows:
         moved = differences(base, values) if base else dict.fromkeys(values)
         cells.append([name, *(_cell(key, values[key], moved[key]) for key in columns)])
-    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    for i, line in enumerate(cells):
-        text = "  " + "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]).rstrip()
-        yield text if i else ink.dim(text)
+    head, *lines = set_rows(cells, indent="  ")
+    yield from (ink.dim(head), *lines)
 
 
 def _cell(key: str, value: float | None, difference: float | None) -> str:

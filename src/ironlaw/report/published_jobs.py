@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ironlaw.estimate.support import read_values
+from ironlaw.report.columns import ratio, set_rows
 from ironlaw.report.estimate import mesh_words
 from ironlaw.report.terminal import markdown_table
 
@@ -35,8 +36,8 @@ def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     """The figures over all jobs in sentences."""
     yield (
         f"{figures['jobs']} published jobs on 16 accelerators or more, {figures['jobs_64']} of them on 64 or more. R, the predicted time of"
-        f" the published plan over that of the best, on these: median {_ratio(figures['ratio_median'])}, dense"
-        f" {_ratio(figures['ratio_median_dense'])}, mixtures {_ratio(figures['ratio_median_mixtures'])};"
+        f" the published plan over that of the best, on these: median {ratio(figures['ratio_median'])}, dense"
+        f" {ratio(figures['ratio_median_dense'])}, mixtures {ratio(figures['ratio_median_mixtures'])};"
         f" {_share(figures['ratio_above_1_25'])} above 1.25. Of these {figures['above_1_25']} jobs {figures['argued']} are argued by"
         " measured runs or by a count, the others are open; each has a line below."
     )
@@ -48,14 +49,14 @@ def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     )
     yield (
         f"{figures['jobs_measured']} jobs with several measured plans, {figures['pairs']} pairs, families left out: measured log ratios are"
-        f" {_ratio(figures['slope'])} times the predicted ones, {_ratio(figures['slope_families'])} with equal families. The plan predicted"
+        f" {ratio(figures['slope'])} times the predicted ones, {ratio(figures['slope_families'])} with equal families. The plan predicted"
         f" fastest loses {_share(figures['regret'])} against the fastest measured one in the mean, a random one"
         f" {_share(figures['regret_random'])}."
     )
     yield (
         "Gains as pages print them are shrunk by a slope that was learned without the family of a pair: measured log ratios are"
-        f" {_ratio(figures['slope_printed'])} times the printed ones, {_ratio(figures['slope_printed_families'])} with equal families. Of"
-        f" pairs that are predicted at least 5 % apart the raw slope is {_ratio(figures['slope_far'])}."
+        f" {ratio(figures['slope_printed'])} times the printed ones, {ratio(figures['slope_printed_families'])} with equal families. Of"
+        f" pairs that are predicted at least 5 % apart the raw slope is {ratio(figures['slope_far'])}."
     )
     if figures["bubble_error_max"] is not None:
         yield f"Bubbles of best plans against an event simulation: at most {_share(figures['bubble_error_max'])} of the step apart."
@@ -70,7 +71,7 @@ def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             _seconds(row["measured_s"]),
             _seconds(row["published_s"]),
             _seconds(row["best_s"]),
-            _ratio(row["ratio"]),
+            ratio(row["ratio"]),
             plan_in_words(row["published"]),
             "-" if row["best"] is None else plan_in_words(row["best"]),
             "; ".join(remarks(row)),
@@ -115,11 +116,9 @@ def without_rows() -> Iterator[str]:
 def text(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Figures and a line for each job in a terminal."""
     cells = [_HEADER, *job_rows(rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(_HEADER))]
-    right = range(2, 6)
-    lines = ["  ".join(c.rjust(w) if k in right else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
+    left = [k for k in range(len(_HEADER)) if k not in range(2, 6)]
     argued = [f"{job}: {line}" for job, line in arguments(rows)]
-    return "\n".join([*summary_lines(figures), "", *(line.rstrip() for line in lines), "", *argued]).rstrip()
+    return "\n".join([*summary_lines(figures), "", *set_rows(cells, left), "", *argued]).rstrip()
 
 
 def markdown(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -146,10 +145,6 @@ def markdown(figures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> I
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _share(value: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ironlaw.question.defaults import OFFLOADS
 from ironlaw.report import published_jobs
+from ironlaw.report.columns import ratio, set_rows
 from ironlaw.report.terminal import markdown_table
 
 _AXES = (("tp", "tp"), ("pp", "pp"), ("vpp", "vpp"), ("cp", "cp"), ("ep", "ep"))
@@ -34,11 +35,8 @@ def text(comparison: Mapping[str, Any]) -> str:
     """The comparison in a terminal: every job, then the chosen rows with their terms, then the order of measured plans."""
     rows: list[tuple[str, ...]] = [("row", "measured", "published plan", "our best", "ratio", "with caution", "same stack", "")]
     rows += [(*_cells(row), "within 10 %" if row["close"] else "beyond 10 %") for row in comparison["compared"]]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = [published_jobs.text(comparison["plans"], comparison["jobs"]), ""]
-    for row in rows:
-        cells = [c.ljust(w) if k in (0, 7) else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
+    lines += set_rows(rows, left=(0, 7))
     for plan in comparison["compared"]:
         if not plan["close"]:
             lines += ["", f"{plan['id']}: {_terms(plan['terms'])}", f"  {plan['verdict']}"]
@@ -52,12 +50,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['measured_s']:.2f} s",
         f"{row['published_s']:.2f} s",
         "-" if row["best"] is None else f"{row['best']['seconds']:.2f} s",
-        *(_ratio(row[name]) for name in ("ratio", "ratio_cautious", "ratio_own")),
+        *(ratio(row[name]) for name in ("ratio", "ratio_cautious", "ratio_own")),
     )
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _terms(terms: Sequence[Mapping[str, Any]]) -> str:
@@ -150,7 +144,7 @@ def _beyond(plans: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             continue
         yield f"**{row['id']}**, {row['model']}: {_terms(row['terms'])}."
         if row["own"] is not None and row["terms_own"]:
-            yield f"With the same stack, ratio {_ratio(row['ratio_own'])}: {_terms(row['terms_own'])}."
+            yield f"With the same stack, ratio {ratio(row['ratio_own'])}: {_terms(row['terms_own'])}."
         yield f"{row['verdict']}\n"
 
 

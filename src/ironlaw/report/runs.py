@@ -15,6 +15,7 @@ from ironlaw.measure.runs.differences import NS, window_parts
 from ironlaw.measure.runs.gate import LEAST_SAMPLES, NOISE_TIMES
 from ironlaw.measure.runs.saved_diagnosis import BESIDE, TERMS, WALL, Sample, medians, values_by_step
 from ironlaw.measure.runs.store import GatedRun, StoredRun
+from ironlaw.report.columns import set_rows
 from ironlaw.report.terminal import Ink
 
 NAMES = {
@@ -303,16 +304,9 @@ def change_page(data: Mapping[str, Any], colour: bool = False) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], ink: Ink, right: set[int]) -> Iterator[str]:
     """Lay out rows under their heads; the columns in ``right`` are aligned to the right."""
-    cells = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(len(title), *(len(row[i]) for row in cells), 0) for i, title in enumerate(head)]
-
-    def line(values: Sequence[str]) -> str:
-        set_ = (v.rjust(w) if i in right else v.ljust(w) for i, (v, w) in enumerate(zip(values, widths, strict=True)))
-        return "  " + "  ".join(set_).rstrip()
-
-    yield ink.dim(line(head))
-    for row in cells:
-        yield line(row)
+    left = set(range(len(head))) - right
+    first, *lines = set_rows([head, *([plain(cell) for cell in row] for row in rows)], left, "  ")
+    yield from (ink.dim(first), *lines)
 
 
 def plain(text: str) -> str:

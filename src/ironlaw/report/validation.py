@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ironlaw.files import read_shipped
 from ironlaw.question.defaults import CERTAINTY
+from ironlaw.report.columns import percent, set_rows
 from ironlaw.report.terminal import markdown_table
 from ironlaw.validate.fit import constants
 from ironlaw.validate.generic import by_family
@@ -18,17 +18,6 @@ from ironlaw.validate.score import Scored, Summary, baseline_data, deciles, head
 from ironlaw.validate.session import CALCULON, Validation, exact_points
 
 _WORST = 8
-
-
-def percent(value: float | None, signed: bool = False) -> str:
-    """A share in per cent; a dash where there is none.
-
-    >>> percent(0.0312), percent(-0.1, signed=True), percent(None)
-    ('3.1 %', '-10.0 %', '-')
-    """
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
 
 
 def group_rows(validation: Validation, by: str) -> list[tuple[str, ...]]:
@@ -66,10 +55,7 @@ def text(validation: Validation, by: str = "family") -> str:
         *_headline(validation),
         "",
     ]
-    table = [HEADER, *group_rows(validation, by)]
-    widths = [max(len(row[k]) for row in table) for k in range(len(HEADER))]
-    for row in table:
-        lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
+    lines += set_rows([HEADER, *group_rows(validation, by)])
     lines += ["", "worst of the headline:", *(f"  {line}" for line in worst(validation.held_out))]
     if validation.memory is not None:
         lines += ["", *memory_lines(validation.memory)]
@@ -92,10 +78,50 @@ def shipped_text(found: dict[str, Any]) -> str:
     for group in found["groups"]:
         errors = (percent(group["median_abs_error"]), percent(group["p90_abs_error"]))
         table.append((group["key"], str(group["n"]), *errors, *(percent(group[name], signed=True) for name in ("worst", "bias"))))
-    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-    for row in table:
-        lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
+    return "\n".join([*lines, *set_rows(table)])
+
+
+def generic_text(own: Scored, generic: Scored) -> str:
+    """Median error and bias with the runs' own records and with the generic one, for the terminal."""
+    rows = [("family", "rows", "other record", "own median", "generic", "own bias", "generic")]
+    for group in by_family(own, generic):
+        name = group["family"] + ("" if group["apart"] == "headline" else f", {group['apart']}")
+        errors = [percent(group[which]["median_abs_error"]) for which in ("own", "generic")]
+        biases = [percent(group[which]["bias"], signed=True) for which in ("own", "generic")]
+        rows.append((name, str(group["n"]), str(group["rows_changed"]), *errors, *biases))
+    lines = ["with the generic record of a stack that is not in the catalogue (fsdp or megatron by its plan, or the device's usual one):"]
+    lines += set_rows(rows)
+    mine, theirs = (headline(scored)["family_median_abs_error"] for scored in (own, generic))
+    if mine is not None and theirs is not None:
+        lines.append(f"headline, median over families: {percent(mine)} with their own records, {percent(theirs)} with the generic one")
     return "\n".join(lines)
+
+
+def others_text(compared: Mapping[str, Any]) -> str:
+    """Predictions of another tool beside ours, for the terminal: a line for every group."""
+    header = ("group", "n", "their median", "ours", "one efficiency", "their p90", "ours", "their bias", "ours", "their bands", "ours")
+    groups = [*compared["groups"], *([compared["all"]] if compared["all"] else [])]
+    lines = [f"{compared['rows']} predictions, {compared['scored']} of rows that are scored", *set_rows([header, *map(_beside, groups)])]
+    lines += [f"not scored: line {row['line']} ({row['id']}): {row['reason']}" for row in compared["not_scored"]]
+    return "\n".join(lines)
+
+
+def _beside(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """One group of another tool's predictions as cells."""
+    theirs, ours, base = row["theirs"], row["ours"], row["one_efficiency"]
+    return (
+        row["group"],
+        str(row["n"]),
+        percent(theirs["median_abs_error"]),
+        percent(ours["median_abs_error"]),
+        percent(base["median_abs_error"] if base else None),
+        percent(theirs["p90_abs_error"]),
+        percent(ours["p90_abs_error"]),
+        percent(theirs["bias"], signed=True),
+        percent(ours["bias"], signed=True),
+        percent(theirs["band_coverage"], digits=0),
+        percent(ours["band_coverage"], digits=0),
+    )
 
 
 def _headline(validation: Validation) -> Iterator[str]:

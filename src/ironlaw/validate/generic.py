@@ -59,24 +59,3 @@ def _figures(summary: Summary) -> dict[str, float]:
 def data(own: Scored, generic: Scored) -> dict[str, Any]:
     """The answer of ``--generic`` as plain data."""
     return {"headline": headline(generic), "own_headline": headline(own), "families": by_family(own, generic)}
-
-
-def text(own: Scored, generic: Scored) -> str:
-    """The same as a table for the terminal: median error and bias with both records."""
-    header = ("family", "rows", "other record", "own median", "generic", "own bias", "generic")
-    rows = [header]
-    for group in by_family(own, generic):
-        name = group["family"] + ("" if group["apart"] == "headline" else f", {group['apart']}")
-        errors = [f"{100 * group[which]['median_abs_error']:.1f} %" for which in ("own", "generic")]
-        biases = [f"{100 * group[which]['bias']:+.1f} %" for which in ("own", "generic")]
-        rows.append((name, str(group["n"]), str(group["rows_changed"]), *errors, *biases))
-    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-    lines = ["with the generic record of a stack that is not in the catalogue (fsdp or megatron by its plan, or the device's usual one):"]
-    for row in rows:
-        lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
-    mine, theirs = (headline(scored)["family_median_abs_error"] for scored in (own, generic))
-    if mine is not None and theirs is not None:
-        lines.append(
-            f"headline, median over families: {100 * mine:.1f} % with their own records, {100 * theirs:.1f} % with the generic one"
-        )
-    return "\n".join(lines)

@@ -172,36 +172,3 @@ def shipped(scored: Scored) -> list[dict[str, Any]]:
         if common:
             found.append({"tool": name, "title": source["title"], "url": source["url"], **compare(rows._replace(rows=common), scored)})
     return found
-
-
-def text(compared: Mapping[str, Any]) -> str:
-    """The comparison in a terminal: a line for every group."""
-    header = ("group", "n", "their median", "ours", "one efficiency", "their p90", "ours", "their bias", "ours", "their bands", "ours")
-    table = [header, *(_line(row) for row in (*compared["groups"], *([compared["all"]] if compared["all"] else [])))]
-    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
-    lines = [f"{compared['rows']} predictions, {compared['scored']} of rows that are scored"]
-    for row in table:
-        lines.append("  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
-    lines += [f"not scored: line {row['line']} ({row['id']}): {row['reason']}" for row in compared["not_scored"]]
-    return "\n".join(lines)
-
-
-def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
-    theirs, ours, base = row["theirs"], row["ours"], row["one_efficiency"]
-
-    def share(value: float | None, form: str = ".1f") -> str:
-        return "-" if value is None else f"{100.0 * value:{form}} %"
-
-    return (
-        row["group"],
-        str(row["n"]),
-        share(theirs["median_abs_error"]),
-        share(ours["median_abs_error"]),
-        share(base["median_abs_error"] if base else None),
-        share(theirs["p90_abs_error"]),
-        share(ours["p90_abs_error"]),
-        share(theirs["bias"], "+.1f"),
-        share(ours["bias"], "+.1f"),
-        share(theirs["band_coverage"], ".0f"),
-        share(ours["band_coverage"], ".0f"),
-    )
