@@ -148,6 +148,7 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     from ironlaw.estimate.near_counts import nearest_counts, no_such_plan
     from ironlaw.estimate.offers import offers
     from ironlaw.estimate.rules import broken
+    from ironlaw.report.whole_answer import whole_answer
 
     group, at = estimate.place_of(0)
     settings = settings_left_open(estimate) if estimate.rows == 1 and form.explain is None and not form.cite else None
@@ -160,9 +161,9 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
         from ironlaw.report.explanation import explain as explained
 
         text = explained(estimate, form.explain)  # in JSON too: it refuses a term that the answer does not have
-    write_report(form, "estimate", lambda: _report_data(estimate, _data(estimate, None, held, near, offered, settings)))
+    write_report(form, "estimate", lambda: _report_data(estimate, whole_answer(estimate, None, held, near, offered, settings)))
     if form.name == "json":
-        data = _data(estimate, form.explain, held, near, offered, settings)
+        data = whole_answer(estimate, form.explain, held, near, offered, settings)
         if form.timeline:
             for index, row in enumerate(data if isinstance(data, list) else [data]):
                 row["timeline"] = estimate.timeline(index)
@@ -174,36 +175,6 @@ def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
         return max(row_status(estimate, i) for i in range(estimate.rows))
     print_text(text + "\n")
     return max(row_status(estimate, i) for i in range(estimate.rows))
-
-
-def _data(
-    estimate: Estimate,
-    term: str | None,
-    held: Held | None,
-    near: Sequence[float] | None,
-    offered: Sequence[Offer],
-    settings: Settings | None,
-) -> Any:
-    """The answer as plain data, or a list of them for several rows; with ``--explain TERM`` what was asked for alone."""
-    from ironlaw.estimate.left_open import settings_data
-    from ironlaw.estimate.offers import offers_data
-    from ironlaw.report.explanation import explained_data, names_term
-
-    data = explained_data(estimate, term) if estimate.rows == 1 and names_term(term) else estimate.to_dict(term is not None)
-    if held:
-        from ironlaw.estimate.held import held_data
-
-        data["held"] = held_data(held)
-    if near is not None and isinstance(data, dict):
-        data["nearest_gpus"] = list(near)
-        data["offers"] = offers_data(offered)
-    if settings is not None and isinstance(data, dict):
-        data["left_open"] = settings_data(settings)
-    if isinstance(data, dict) and "headline" in data and (offered or settings is not None):
-        from ironlaw.report.estimate import headline
-
-        data["headline"] = headline(*estimate.place_of(0), offered, settings, data.get("published_layouts", ()))
-    return data
 
 
 def _report_data(estimate: Estimate, data: Any) -> Any:

@@ -15,7 +15,16 @@ Answer = Mapping[str, Any]
 ROOFS = ("compute", "hbm", "network", "pipeline", "dispatch", "data")
 TITLES = {"hbm": "HBM"}
 MEMORY = ("weights", "gradients", "optimizer", "activations", "workspace", "slack")  # in the order of the bar
-DRAWN = ("job", "fits", "step", "bound", "plan", "parameters")  # sentences of the headline that the view shows in its own way
+DRAWN = (
+    "job",
+    "fits",
+    "unfit",
+    "does-not-fit",
+    "step",
+    "bound",
+    "plan",
+    "parameters",
+)  # sentences of the headline that the view shows in its own way
 SHOWN = 3  # published runs, and warnings before the rest folds
 
 
@@ -76,6 +85,7 @@ def sections(answer: Answer) -> Element:
     """All that stands below the verdict."""
     return div(".view")[
         memory_block(answer),
+        remedies_block(answer),
         values_block(answer),
         roofs_block(answer),
         div(".columns")[step_block(answer), memory_tree_block(answer)],
@@ -123,6 +133,24 @@ def memory_block(answer: Answer) -> Element:
         ),
         aside=aside,
     )
+
+
+def remedies_block(answer: Answer) -> Node:
+    """What would make a plan fit: offers, and the nearest numbers of accelerators that work."""
+    near = answer.get("nearest_gpus") or []
+    offered = [li[_offer(one)] for one in answer.get("offers") or []]
+    if not near and not offered:
+        return None
+    counts = near and p[f"Nearest numbers of accelerators that work: {', '.join(whole(count) for count in near)}."]
+    return block("What would make it fit", offered and ul(".further")[offered], counts)
+
+
+def _offer(one: Answer) -> str:
+    """Another way to run, what it takes, and how much longer."""
+    options = ", ".join(f"{name.replace('_', ' ')} {given}" for name, given in one["options"].items())
+    likely = f", {share(one['fits_probability'], 0)} likely to fit" if one.get("fits_probability") is not None else ""
+    longer = f" ({one['times_as_long']:.2g} times as long)" if one.get("times_as_long") else ""
+    return f"With {options} it takes {quantity(one['device'], 'B')}{likely}; a step takes {quantity(one['step_seconds'], 's')}{longer}."
 
 
 def _likely(memory: Answer) -> str:

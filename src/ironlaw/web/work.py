@@ -51,7 +51,12 @@ def answer_data(verb: str, given: Mapping[str, str]) -> dict[str, Any]:
     check_words(given)
     _leave_files()
     asked = {name: value for name, value in given.items() if value != ""}
-    data: dict[str, Any] = getattr(ironlaw, verb)(**asked).to_dict()
+    found = getattr(ironlaw, verb)(**asked)
+    if verb == "estimate":
+        from ironlaw.report.whole_answer import looked_up
+
+        return looked_up(found)
+    data: dict[str, Any] = found.to_dict()
     return data
 
 
