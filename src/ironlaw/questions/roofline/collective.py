@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -44,17 +45,16 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
         need(values, "measured")  # without links there is only a measured time to print
     notes: Assumptions = []
     factor = leaf("traffic factor", wires.COLLECTIVES[operation].factor, "1", n=ranks)
-    headline = [
-        f"{operation} of {units.show(size, 'B', 4)} ({_show_decimal(size)}) among {ranks:.0f}: "
-        f"each rank sends {scalar(factor):.4g} times that"
-    ]
+    text = f"{operation} of {units.show(size, 'B', 4)} ({_show_decimal(size)}) among {ranks:.0f}: "
+    told = {"operation": operation, "bytes": size, "ranks": ranks, "factor": scalar(factor)}
+    headline: list[str] = [Sentence(f"{text}each rank sends {scalar(factor):.4g} times that", "traffic", told)]
     roof: LinkRoof | None = None
     times: dict[str, float] = {}
     terms, feasible = [factor], True
     if "on" in values:
         roof = _bind_link_roof(values, factor, folders, notes)
         times |= {f"at the {roof.name} roof": scalar(roof.least), "expected": scalar(roof.expected)}
-        headline.append(roof.sentence)
+        headline.append(Sentence(roof.sentence, "time", {"least_seconds": scalar(roof.least), "expected_seconds": scalar(roof.expected)}))
         terms += [roof.least, roof.expected]
     if "measured" in values:
         times["measured"] = values["measured"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ironlaw import units
 from ironlaw.catalog.records import Accelerator
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
@@ -179,8 +180,12 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
     overlapped_bytes = sum(row["wire_bytes"] or 0.0 for row in overlapped)
     over = " and ".join(f"{units.show(size, 'B', 4)} over {name}" for name, size in links.items() if size) or "nothing over wires"
     headline = [
-        f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {show(flop)}, {show(moved)} through HBM, "
-        f"{show(intensity)} (ridge {show(ridge)})",
+        Sentence(
+            f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {show(flop)}, {show(moved)} through HBM, "
+            f"{show(intensity)} (ridge {show(ridge)})",
+            "step",
+            {"seconds": step, "flop": scalar(flop), "bytes": scalar(moved), "intensity": scalar(intensity), "ridge": scalar(ridge)},
+        ),
         f"{over} in {sent:,.0f} collectives and hand-overs without overlap; "
         + (f"{units.show(overlapped_bytes, 'B', 4)} in collectives that can overlap" if overlapped_bytes else "no collective can overlap"),
     ]

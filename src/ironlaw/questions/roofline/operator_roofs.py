@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import ValueRangeError
 from ironlaw.law import collectives
@@ -146,12 +147,20 @@ def _describe_operator(device: Device, point: RooflinePoint, tile: tuple[float, 
     operator = point.operator
     terms = [operator.flop, operator.traffic, point.intensity, point.ridge, point.attainable, point.least]
     side = "below" if point.bound == "hbm" else "above"
-    lines = [
-        f"{operator.name} ({operator.dtype}): {show(operator.flop)}, at least {show(operator.traffic)}, {show(point.intensity)}; "
-        f"{side} the ridge of {show(point.ridge)}, so {point.bound}-bound",
-        f"at least {show(point.least)}, at most {show(point.attainable)}"
-        + ("" if point.expected is None else f"; expected in a training step: {show(point.expected)}"),
-    ]
+    values = {name: scalar(term) for name, term in (("flop", operator.flop), ("bytes", operator.traffic), ("intensity", point.intensity))}
+    times = {"least_seconds": scalar(point.least), "attainable_rate": scalar(point.attainable)}
+    lines: list[str] = [
+        Sentence(
+            f"{operator.name} ({operator.dtype}): {show(operator.flop)}, at least {show(operator.traffic)}, {show(point.intensity)}; "
+            f"{side} the ridge of {show(point.ridge)}, so {point.bound}-bound",
+            "bound", {"by": point.bound, "ridge": scalar(point.ridge), **values},
+        ),
+        Sentence(
+            f"at least {show(point.least)}, at most {show(point.attainable)}"
+            + ("" if point.expected is None else f"; expected in a training step: {show(point.expected)}"),
+            "time", times,
+        ),
+    ]  # fmt: skip
     if point.expected is not None:
         terms.append(point.expected)
     waves = roofs.count_waves(device, operator, tile)

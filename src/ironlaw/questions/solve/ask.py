@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate
@@ -79,7 +80,7 @@ def _write_answer(values: dict[str, Any], workload: Workload, solution: Solution
     if gpus and estimate is not None and estimate.legal[0]:
         if not estimate.fits[0]:
             if feasible:
-                headline.insert(0, f"no: the plan of the estimate does not fit on {_gpus(gpus)}, see step 1")
+                headline.insert(0, Sentence(f"no: the plan of the estimate does not fit on {_gpus(gpus)}, see step 1", "does-not-fit"))
             feasible = False
         plan = {"plan": describe_plan(estimate)}
         headline += _say_plan(workload, estimate, gpus, plan["plan"])
@@ -90,7 +91,7 @@ def _write_answer(values: dict[str, Any], workload: Workload, solution: Solution
     rows = run.data()["suspects"] if run is not None else []
     return Answer(
         title=f"{workload.title} on {values['on']}, solved for {'MFU' if unknown == 'mfu' else unknown}",
-        headline=[*headline, parameters, states],
+        headline=[*headline, Sentence(parameters, "parameters"), Sentence(states, "states")],
         tables=[
             *([tabulate_suspects(rows)] if rows else []),
             counts,
@@ -178,31 +179,37 @@ def _read_measured(values: dict[str, Any], workload: Workload) -> tuple[Measured
 
 def _solve_gpus(values: dict[str, Any], workload: Workload) -> Solution:
     """The fewest accelerators for the deadline, and the most for the budget."""
-    seconds, headline, feasible = values["deadline"], [], True
+    headline: list[str] = []
+    seconds, feasible = values["deadline"], True
     ends: dict[str, Any] = {}
     fewest = most = None
     if "tokens" in values:
         fewest = workload.fewest(values["tokens"], seconds, values.get("mfu"))
         if fewest is None:
-            headline.append(f"no plan reaches {values['tokens'] / seconds:,.0f} tokens/s, which the deadline needs")
+            rate = values["tokens"] / seconds
+            text = f"no plan reaches {rate:,.0f} tokens/s, which the deadline needs"
+            headline.append(Sentence(text, "too-slow", {"tokens_per_second": rate}))
             feasible = False
         else:
-            headline.append(f"at least {_gpus(fewest)}: {_say_run(values, workload, fewest, ends)}")
+            text = f"at least {_gpus(fewest)}: {_say_run(values, workload, fewest, ends)}"
+            headline.append(Sentence(text, "fewest", {"gpus": fewest, **ends}))
     if "budget" in values:
         most = workload.affordable_gpus(values["budget"], seconds)
         hours = workload.gpu_hours(most, seconds)
         if most < 1.0:
-            headline.insert(0, "no: the budget pays for less than one GPU until the deadline")
+            headline.insert(0, Sentence("no: the budget pays for less than one GPU until the deadline", "budget-too-small"))
             feasible = False
-        headline.append(f"at most {_gpus(math.floor(most))}: {units.amount(hours)} GPU-hours for {values['budget']:,.0f} USD")
+        text = f"at most {_gpus(math.floor(most))}: {units.amount(hours)} GPU-hours for {values['budget']:,.0f} USD"
+        headline.append(Sentence(text, "most", {"gpus": math.floor(most), "gpu_hours": hours, "usd": values["budget"]}))
     if fewest is not None and most is not None and fewest > most:
         run = _run_to_its_end(values, workload, fewest)
         if run is None or run[1] > values["budget"]:
-            headline.insert(0, "no: the budget pays for fewer GPUs than the deadline needs")
+            headline.insert(0, Sentence("no: the budget pays for fewer GPUs than the deadline needs", "budget-too-small"))
             feasible = False
         else:
             paid = f"{units.amount(run[1])} USD for {units.show(run[0], 's', 4)}"
-            headline.append(f"the fewest finish before the deadline, within the budget: {paid}")
+            told = {"usd": run[1], "seconds": run[0]}
+            headline.append(Sentence(f"the fewest finish before the deadline, within the budget: {paid}", "within-budget", told))
             ends |= {"run_days": run[0] / DAY, "run_usd": run[1]}
     gpus = fewest if fewest is not None else math.floor(most or 0)
     return Solution(headline, gpus or None, {**ends, "min_gpus": fewest, "max_gpus": most}, feasible)
@@ -228,23 +235,27 @@ def _run_to_its_end(values: dict[str, Any], workload: Workload, gpus: float) -> 
 
 def _solve_time(values: dict[str, Any], workload: Workload) -> Solution:
     """The shortest run by the MFU, and the longest by the budget; without tokens and budget, the time of a step."""
-    gpus, headline, numbers, feasible = values["gpus"], [], {}, True
+    headline: list[str] = []
+    gpus, numbers, feasible = values["gpus"], {}, True
     mfu = workload.mfu(gpus, values.get("mfu"))
     if "budget" in values:
         longest = workload.affordable_seconds(values["budget"], gpus)
-        headline.append(f"the budget pays for {_gpus(gpus)} for at most {units.show(longest, 's', 4)}")
+        text = f"the budget pays for {_gpus(gpus)} for at most {units.show(longest, 's', 4)}"
+        headline.append(Sentence(text, "longest", {"gpus": gpus, "seconds": longest}))
         numbers["max_days"] = longest / DAY
     if "tokens" in values:
         shortest = workload.seconds(values["tokens"], gpus, mfu)
         usd = workload.rent("rent of the shortest", gpus, shortest)
-        headline.insert(0, f"at least {units.show(shortest, 's', 4)}: {units.amount(usd)} USD for {_gpus(gpus)}")
+        text = f"at least {units.show(shortest, 's', 4)}: {units.amount(usd)} USD for {_gpus(gpus)}"
+        headline.insert(0, Sentence(text, "shortest", {"seconds": shortest, "usd": usd, "gpus": gpus}))
         numbers["min_days"] = shortest / DAY
         if numbers.get("max_days", math.inf) < numbers["min_days"]:
-            headline.insert(0, "no: the budget is spent before the run ends")
+            headline.insert(0, Sentence("no: the budget is spent before the run ends", "budget-too-small"))
             feasible = False
     step, batch = workload.step_of(gpus, mfu)
     if not headline and step is not None:
-        headline.append(f"{units.show(step, 's', 4)} a step of {batch:,.0f} tokens (the time of the run needs --tokens)")
+        text = f"{units.show(step, 's', 4)} a step of {batch:,.0f} tokens (the time of the run needs --tokens)"
+        headline.append(Sentence(text, "step", {"seconds": step, "tokens": batch}))
         numbers["step_seconds"] = step
     return Solution(headline, gpus, {**numbers, "mfu": mfu}, feasible)
 
@@ -255,7 +266,11 @@ def _solve_tokens(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     limits = dict(_time_limits(values, workload))
     most = {name: workload.tokens(f"most tokens by {name}", gpus, seconds, mfu) for name, seconds in limits.items()}
-    headline = [f"at most {units.show(count, 'token', 4)} by the {name}" for name, count in sorted(most.items(), key=lambda item: item[1])]
+    counts = sorted(most.items(), key=lambda item: item[1])
+    headline: list[str] = [
+        Sentence(f"at most {units.show(count, 'token', 4)} by the {name}", "most-tokens", {"by": name, "tokens": count})
+        for name, count in counts
+    ]
     return Solution(headline, gpus, {"mfu": mfu, "max_tokens": min(most.values()), "max_tokens_by": most})
 
 
@@ -277,11 +292,15 @@ def _solve_mfu(values: dict[str, Any], workload: Workload) -> Solution:
             workload.flop_rate("rate the deadline needs", operations, seconds)
     predicted = workload.predicted_mfu(gpus)
     least = max(needed.values())
-    headline = [f"at least {share:.2%} {workload.mfu_name} to meet the {name}" for name, share in needed.items()]
+    headline: list[str] = [
+        Sentence(f"at least {share:.2%} {workload.mfu_name} to meet the {name}", "least-mfu", {"by": name, "mfu": share})
+        for name, share in needed.items()
+    ]
     if predicted:
-        headline.append(f"predicted {workload.mfu_name} {predicted:.1%}: {'enough' if predicted >= least else 'not enough'}")
+        text = f"predicted {workload.mfu_name} {predicted:.1%}: {'enough' if predicted >= least else 'not enough'}"
+        headline.append(Sentence(text, "predicted-mfu", {"mfu": predicted, "least": least}))
     if least > 1.0:
-        headline.insert(0, f"no: this needs {least:.3g} times the peak")
+        headline.insert(0, Sentence(f"no: this needs {least:.3g} times the peak", "above-peak", {"times": least}))
     numbers = {"mfu": predicted, "min_mfu": least, "min_mfu_by": needed, "predicted_mfu": predicted}
     return Solution(headline, gpus, numbers, least <= (predicted or 1.0))
 
@@ -292,14 +311,17 @@ def _solve_budget(values: dict[str, Any], workload: Workload) -> Solution:
     mfu = workload.mfu(gpus, values.get("mfu"))
     shortest = workload.seconds(values["tokens"], gpus, mfu)
     least = workload.rent("least budget", gpus, shortest)
-    headline = [f"at least {units.amount(least)} USD: {_gpus(gpus)} for {units.show(shortest, 's', 4)}"]
+    text = f"at least {units.amount(least)} USD: {_gpus(gpus)} for {units.show(shortest, 's', 4)}"
+    headline: list[str] = [Sentence(text, "least-usd", {"usd": least, "gpus": gpus, "seconds": shortest})]
     numbers, feasible = {"mfu": mfu, "min_usd": least, "min_days": shortest / DAY}, True
     if "deadline" in values:
         numbers["max_usd"] = workload.rent("budget to the deadline", gpus, values["deadline"])
-        headline.append(f"{units.amount(numbers['max_usd'])} USD if they are rented until the deadline")
+        text = f"{units.amount(numbers['max_usd'])} USD if they are rented until the deadline"
+        headline.append(Sentence(text, "most-usd", {"usd": numbers["max_usd"]}))
         if shortest > values["deadline"]:
             late = units.show(shortest, "s", 4), units.show(values["deadline"], "s", 4)
-            headline.insert(0, f"no: the run takes {late[0]}, the deadline is {late[1]}")
+            told = {"seconds": shortest, "deadline": values["deadline"]}
+            headline.insert(0, Sentence(f"no: the run takes {late[0]}, the deadline is {late[1]}", "too-slow", told))
             feasible = False
     return Solution(headline, gpus, numbers, feasible)
 
@@ -323,7 +345,8 @@ def _say_pace(workload: Workload, gpus: float | None, mfu: float | None) -> list
     rate = workload.tokens("tokens of a second", gpus, 1.0, mfu)
     text = f"{_gpus(gpus)} at {mfu:.1%} {workload.mfu_name} process{'es' if gpus == 1 else ''} {rate:,.0f} tokens/s"
     step, batch = workload.step_of(gpus, mfu)
-    return [text + ("" if step is None else f", a step of {batch:,.0f} tokens takes {units.show(step, 's', 3)}")]
+    text += "" if step is None else f", a step of {batch:,.0f} tokens takes {units.show(step, 's', 3)}"
+    return [Sentence(text, "pace", {"gpus": gpus, "mfu": mfu, "tokens_per_second": rate, "step_seconds": step})]
 
 
 def _say_plan(workload: Workload, estimate: Estimate, gpus: float, plan: str) -> list[str]:
@@ -337,7 +360,9 @@ def _say_plan(workload: Workload, estimate: Estimate, gpus: float, plan: str) ->
     of = "" if scalar(group.plan.gpus, at) == gpus else f" (of {scalar(group.plan.gpus, at):,.0f} GPUs)"
     predicted = utilisations(group, at, scalar(group.step.tree, at), workload.given_parameters, "predicted")
     rates = mfu_words({key: scalar(term) for key, term in predicted.items()})
-    return [f"plan{of}: {plan}; {batch}", f"predicted for this plan: {rates}"]
+    first = Sentence(f"plan{of}: {plan}; {batch}", "plan", {"global_batch_size": sequences, "seq_len": length})
+    told = {key: scalar(term) for key, term in predicted.items()}
+    return [first, Sentence(f"predicted for this plan: {rates}", "predicted-mfu", told)]
 
 
 def _tabulate_roundings(values: dict[str, Any], workload: Workload, gpus: float | None, mfu: float | None) -> list[dict[str, Any]]:
