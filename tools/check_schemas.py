@@ -1,7 +1,7 @@
 """Check what every command prints with ``--json`` against its JSON Schema, and write the schemas of commands that are no question.
 
     python tools/check_schemas.py --count 2000 --seed 7     ask random questions of all verbs, wrong ones among them; 1 where an answer breaks its schema
-    python tools/check_schemas.py --write                   write the schemas of catalog, options, runs and validate from their answers
+    python tools/check_schemas.py --write                   write the schemas of catalog, runs and validate from their answers
 
 ``tools/schemas.py`` writes the schemas of verbs. One question in ten is spoiled: a word of it is misspelled, so that it is refused, and what is
 printed then is checked against the schema of errors.
@@ -48,7 +48,6 @@ OTHERS: dict[str, tuple[str, ...]] = {  # commands that are no question, by the 
 }  # fmt: skip
 WORDS = {
     "catalog": "the catalogue: names of records, cards of one kind, records, or what the audit found",
-    "options": "the options of verbs",
     "validate": "scores of published runs",
     "runs": "stored runs",
 }
@@ -100,7 +99,7 @@ def other_schema(name: str, answers: list[Any]) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ironlaw:schema:{schemas.SCHEMA_VERSION}:{name}",
-        "title": f"ironlaw {'schema --options' if name == 'options' else name} --json",
+        "title": f"ironlaw {name} --json",
         "description": f"{WORDS[name]}; written by tools/check_schemas.py",
         "anyOf": made,
         "$defs": schemas.DEFS,
@@ -111,7 +110,8 @@ def write() -> None:
     """Write the schemas of commands that are no question."""
     with tempfile.TemporaryDirectory() as name:
         prepare(Path(name))
-        for other, commands in OTHERS.items():
+        for other in schemas.OTHERS:
+            commands = OTHERS[other]
             answers = [answer for command in commands if (answer := ask(command, Path(name))) is not None]
             text = json.dumps(other_schema(other, answers), indent=1, ensure_ascii=False)
             (schemas.SCHEMAS / f"{other}.json").write_text(text + "\n", encoding="utf-8")

@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = ROOT / "src" / "ironlaw" / "schemas"
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VERBS_WITH_SCHEMA = [name for name in interface.names() if name in VERBS]
-OTHERS = ("catalog", "options", "runs", "validate")  # commands that are no question: tools/check_schemas.py writes their schemas
+OTHERS = ("catalog", "runs", "validate")  # commands that are no question: tools/check_schemas.py writes their schemas
 RANDOM = 400  # questions beside those that are shown
 COMMON = ("schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings")
 KEY = re.compile(r"[a-z][a-z0-9_]*")
@@ -192,6 +192,46 @@ ERROR: dict[str, Any] = {  # what any verb prints with --json where it refuses a
     "additionalProperties": False,
     "$defs": {"error": DEFS["error"]},
 }  # fmt: skip
+
+_NAMES = {"type": "array", "items": {"type": "string"}}
+_REASONS = {"type": "object", "additionalProperties": {"type": "string"}}
+_WORD, _SWITCH, _NUMBER = {"type": "string"}, {"type": "boolean"}, {"type": ["null", "number"]}
+OPTION = {  # of one option, as question/as_data has it
+    "name": _WORD | {"description": "its name in Python, TOML and the header of a CSV"},
+    "flag": _WORD | {"description": "its flag on the command line"},
+    "heading": _WORD | {"description": "the heading of the help that it stands under"},
+    "says": _WORD | {"description": "what it is, without its default"},
+    "value": _WORD | {"description": "how help shows a value"},
+    "takes": _NAMES | {"description": "types that Python may give"},
+    "unit": _WORD | {"description": "of a bare number; 1 for a pure number"},
+    "choices": _NAMES | {"description": "the only names that it may be; empty: any"},
+    "least": _NUMBER | {"description": "the least number"},
+    "most": _NUMBER | {"description": "the largest number"},
+    "default": {"description": "its value where it is not given; null: a record, a rule or the search decides"},
+    "otherwise": _WORD | {"description": "what is taken where it is not given, in words"},
+    "column": _SWITCH | {"description": "whether Python may give a value for each row"},
+    "records": _WORD | {"description": "the kind of record that it names"},
+    "also": _NAMES | {"description": "names that other tools give it"},
+    "needs": _NAMES | {"description": "options without one of which it has no effect"},
+    "excludes": _REASONS | {"description": "options that it does not go with, and why"},
+    "left_out": _REASONS | {"description": "verbs that do not take it, and why"},
+    "since": _WORD | {"description": "the version that has it first"},
+}
+OPTIONS: dict[str, Any] = {  # what `ironlaw schema --options --json` prints
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": f"urn:ironlaw:schema:{SCHEMA_VERSION}:options",
+    "title": "ironlaw schema --options --json",
+    "description": "The options of an estimate, and by verb those that only it has or reads in another way.",
+    "type": "object",
+    "properties": {
+        "schema_version": FIXED["schema_version"], "tool_version": FIXED["tool_version"],
+        "options": {"type": "object", "additionalProperties": {"type": "array", "items": {"$ref": "#/$defs/option"}}},
+    },
+    "required": ["schema_version", "tool_version", "options"],
+    "additionalProperties": False,
+    "$defs": {"option": {"type": "object", "properties": OPTION, "required": list(OPTION), "additionalProperties": False}},
+}  # fmt: skip
+ALONE = {"error": ERROR, "options": OPTIONS}  # schemas of no verb's answer
 
 
 # Shapes of values
@@ -481,8 +521,9 @@ def describe_again(schema: dict[str, Any], path: tuple[str, ...]) -> None:
 
 
 def write_words(only: str) -> None:
-    """Describe the keys of the schemas that are there, and write their shared parts and the schema of errors again."""
-    (SCHEMAS / "error.json").write_text(json.dumps(ERROR, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Describe the keys of the schemas that are there, and write their shared parts and the schemas of errors and options again."""
+    for name, schema in ALONE.items():
+        (SCHEMAS / f"{name}.json").write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for path in sorted(SCHEMAS.glob(f"{only or '*'}.json")):
         if path.stem in OTHERS:
             found = json.loads(path.read_text(encoding="utf-8")) | {"$defs": DEFS}

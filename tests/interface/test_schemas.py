@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import paths
+from ironlaw import interface
 from ironlaw.cli.schema import SCHEMAS
 from verbs import QUESTIONS, example
 
@@ -48,7 +49,7 @@ def broken(verb, data):
 
 
 def test_every_verb_that_answers_a_question_has_a_schema():
-    assert {path.stem for path in SCHEMAS.glob("*.json")} == {*tool.VERBS_WITH_SCHEMA, *tool.OTHERS, "error"}
+    assert {path.stem for path in SCHEMAS.glob("*.json")} == {*tool.VERBS_WITH_SCHEMA, *tool.OTHERS, *tool.ALONE}
 
 
 @pytest.mark.parametrize("verb", tool.VERBS_WITH_SCHEMA)
@@ -118,9 +119,22 @@ def test_columns_have_titles_and_units():
 
 def test_the_command_prints_the_file_and_lists_the_verbs(ask):
     assert ask("schema", "estimate") == (0, (SCHEMAS / "estimate.json").read_text(encoding="utf-8"), "")
-    assert ask("schema")[1].split() == sorted([*tool.VERBS_WITH_SCHEMA, *tool.OTHERS, "error"])
+    assert ask("schema")[1].split() == sorted([*tool.VERBS_WITH_SCHEMA, *tool.OTHERS, *tool.ALONE])
     status, _, err = ask("schema", "estimat")
     assert status == 2 and "nearest: estimate" in err
+
+
+def test_the_options_of_all_verbs_are_as_their_schema_says(ask):
+    jsonschema = pytest.importorskip("jsonschema")
+    assert read("options") == tool.OPTIONS, "run python tools/schemas.py --words"
+    for words in ((), ("sites",)):
+        data = json.loads(ask("schema", *words, "--options", "--json")[1])
+        jsonschema.Draft202012Validator(tool.OPTIONS).validate(data)
+        assert {row["name"] for row in data["options"]["estimate"]} <= set(interface_options("estimate"))
+
+
+def interface_options(verb):
+    return [argument.name for argument in interface.arguments(verb)]
 
 
 def test_shapes_become_closed_objects_maps_and_terms():

@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 
+from ironlaw import __version__
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import json_text
 from ironlaw.errors import NoEffectError, UnknownNameError
 from ironlaw.files import read_shipped
-from ironlaw.question.options import OPTIONS, Option, flag
+from ironlaw.question.options import OPTIONS, Option, flag, why_left_out
+from ironlaw.shown import SCHEMA_VERSION
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 
@@ -31,7 +33,7 @@ Examples:
 @click.option("--options", is_flag=True, help="print the options of VERB, or of all verbs: type, unit, choices, bounds, default")
 @click.option("--json", "as_json", is_flag=True, help="with --options: print them as JSON")
 def command(verb: str | None, options: bool, as_json: bool) -> int:
-    """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json, or of errors; without VERB, the names."""
+    """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json, of errors or of options; without VERB, the names."""
     if options:
         return _print_options(verb, as_json)
     if as_json:
@@ -55,9 +57,9 @@ def _print_options(verb: str | None, as_json: bool) -> int:
         raise UnknownNameError("verb", verb, list(tables))
     rows = {name: table_data(table, name.capitalize()) for name, table in tables.items() if verb in (None, name)}
     if verb not in (None, "estimate"):  # with those that it shares with an estimate, so that all its options are here
-        rows = {"estimate": [row for row in table_data(OPTIONS, "Estimate") if verb not in row["left_out"]], **rows}
+        rows = {"estimate": [row for row in table_data(OPTIONS, "Estimate") if not why_left_out(row["name"], verb)], **rows}
     if as_json:
-        sys.stdout.write(json_text({"schema_version": 1, "options": rows}) + "\n")
+        sys.stdout.write(json_text({"schema_version": SCHEMA_VERSION, "tool_version": __version__, "options": rows}) + "\n")
         return 0
     for name, listed in rows.items():
         sys.stdout.write(f"{name}\n" + "".join(f"  {_line(row)}\n" for row in listed))

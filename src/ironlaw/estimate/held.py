@@ -16,12 +16,13 @@ from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.estimate.term_data import number
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of
+from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
 
 _SAME = 1e-9  # of a value: a smaller difference is rounding
 _LAYERS = ("layers_per_stage", "first_stage_layers", "last_stage_layers")
 _BATCH = ("global_batch_size", "global_batch_tokens")
-_ONE_OF = (_BATCH, ("layers_per_stage", "first_stage_layers"), ("layers_per_stage", "last_stage_layers"))  # options that exclude each other
+_ONE_OF = tuple((name, other) for name, option in OPTIONS.items() for other in option.excludes)  # options that exclude each other
 
 Change = tuple[Any, Any]  # before and after; None: left to its default
 

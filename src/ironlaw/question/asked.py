@@ -11,7 +11,7 @@ from ironlaw.question import defaults
 from ironlaw.question.assumptions import printed
 from ironlaw.question.fields import COLUMNS, OfQuestion, Row
 from ironlaw.question.forms import check_pairs
-from ironlaw.question.options import OPTIONS, flag
+from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import flat, is_column
 from ironlaw.question.words import readings_of
 
@@ -76,10 +76,6 @@ def require(asked: Asked, *names: str) -> None:
 def check(asked: Asked) -> None:
     """Refuse options that contradict each other."""
     given = asked.given
-    ends = [name for name in ("first_stage_layers", "last_stage_layers") if name in given]
-    if ends and (asked.layers_per_stage or asked.count_embedding):
-        other = "layers_per_stage" if asked.layers_per_stage else "count_embedding"
-        raise QuestionError(f"{flag(ends[0])} and {flag(other)} both place layers: give one of them")
     if asked.mtp_stage is not None and not asked.mtp_stage < len(asked.layers_per_stage):
         raise QuestionError("--mtp-stage needs --layers-per-stage and must be one of its stages, counted from 0")
     check_pairs(given, OPTIONS)

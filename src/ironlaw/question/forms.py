@@ -96,11 +96,11 @@ def need(values: Mapping[str, Any], *needs: str | OneOf) -> None:
             raise MissingOptionError(told, option=options[0])
 
 
-def check_pairs(values: Collection[str], table: Mapping[str, Option]) -> None:
+def check_pairs(values: Mapping[str, Any], table: Mapping[str, Option]) -> None:
     """Refuse an option that has no effect without another, and two that exclude each other, as their rows say.
 
     >>> from ironlaw.question.options import OPTIONS
-    >>> check_pairs(("global_batch_size", "global_batch_tokens"), OPTIONS)
+    >>> check_pairs({"global_batch_size": 512.0, "global_batch_tokens": 4e6}, OPTIONS)
     Traceback (most recent call last):
     ironlaw.errors.ConflictError: give --global-batch-tokens or --global-batch-size, not both: the other is in sequences
     """
@@ -108,7 +108,7 @@ def check_pairs(values: Collection[str], table: Mapping[str, Option]) -> None:
         if name not in values:
             continue
         for other, why in option.excludes.items():
-            if other in values:
+            if other in values and values[name] is not False:  # a switch that is off excludes nothing
                 raise ConflictError(f"give {named(name)} or {named(other)}, not both{': ' * bool(why)}{why}", option=name)
         if option.needs and not any(other in values for other in option.needs):
             raise NoEffectError(f"{named(name)} has no effect without {' or '.join(map(named, option.needs))}: give both", option=name)

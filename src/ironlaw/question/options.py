@@ -112,6 +112,7 @@ OF_EVALUATION = {**OF_RUN, "solve": "it counts the steps of the run alone"}
 OF_FAILURES = {**OF_RUN, "data": "it counts no failures"}
 OF_RESTART = {name: why for name, why in OF_FAILURES.items() if name != "sites"}
 OF_DOCUMENTS = {"roofline": "its sequences are alike, --lengths are other ones there"}
+ENDS = dict.fromkeys(("first_stage_layers", "last_stage_layers"), "both place layers")
 ALONE = {  # verbs that ask about no plan of a training run: why they take few options of an estimate
     "inference": "it serves a model and trains none",
     "scaling": "it knows neither machine nor plan",
@@ -267,7 +268,8 @@ OPTIONS: dict[str, Option] = {
         "microbatch_group": Option(whole, "micro-batches that a chunk runs in a row, interleaved schedule", default=0.0,
             decided="pp", of_job=True, search=FASTEST),
         "layers_per_stage": Option(stage_layers, "layers of every pipeline stage, comma separated", default=(),
-            decided="even", of_job=True, search=Decision("layers of inner stages", "uneven stages")),
+            decided="even", of_job=True, search=Decision("layers of inner stages", "uneven stages"),
+            excludes=ENDS),
         "first_stage_layers": Option(none_or_more, "layers of the first pipeline stage", column=True, decided="even",
             search=OF_STAGES),
         "last_stage_layers": Option(none_or_more, "layers of the last pipeline stage", column=True, decided="even",
@@ -276,7 +278,8 @@ OPTIONS: dict[str, Option] = {
             "stage, from 0, of the multi-token-prediction layers; needs --layers-per-stage", decided="the last",
             search=part_of("layers_per_stage")),
         "count_embedding": Option(switch, "count embedding and loss as layers when splitting stages", default=False,
-            of_job=True, search=OF_STAGES),
+            of_job=True, search=OF_STAGES,
+            excludes=ENDS),
         "deferred_wgrad": Option(whole,
             "micro-batches whose output-layer weight gradient waits for the end of the pipeline", default=0.0,
             of_job=True, search=FASTEST),
