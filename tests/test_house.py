@@ -44,6 +44,7 @@ MAY_IMPORT = {
     },
     # a page prints what its room found
     "report": {
+        "page",
         "cautions",
         "search", "questions", "measure", "validate", "shown", "question", "estimate", "precision", "job", "cluster",
         "plan", "catalog", "terms", "formulas",

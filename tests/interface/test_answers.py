@@ -177,9 +177,15 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch, one):
 
 
 def test_html_is_a_table_without_scripts(one, four, compared):
-    for answer in (one, four, four[:0], compared, compared.tables["estimate"]):
+    for answer in (four, four[:0], compared, compared.tables["estimate"]):
         assert "table" in read_html(answer._repr_html_())
-    assert read_html(one._repr_html_()) <= {"b", "br", "table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+    assert read_html(four._repr_html_()) <= {"b", "br", "table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+
+
+def test_an_estimate_in_a_notebook_is_its_first_screen(one):
+    shown = one._repr_html_()
+    assert len(shown) < 40_000 and "script" not in read_html(shown)
+    assert "It fits" in shown and 'class="meter"' in shown and one.to_dict()["headline"][0]["text"].split(" x ")[1] in shown
 
 
 def test_texts_in_html_are_escaped():

@@ -111,7 +111,7 @@ def _plan_row(one: Answer, band: Sequence[float] | None, best: float, least: flo
         Cell(strip(band[0], seconds, band[1], least, most) if band else "no band"),
         Cell(DASH if chance is None else share(chance, 0), True),
         Cell(quantity(one["memory"]["device"], "B"), True),
-        Cell(str(large(one["worth"].get("cost"))), True),
+        Cell(str(large((one["worth"] or {}).get("cost"))), True),
         Cell("chosen" if at == 0 else why),
     ]
 

@@ -104,13 +104,19 @@ _STYLE = 'style="text-align:left"'
 
 
 def html(answer: Any) -> str:
-    """An answer as HTML: a title and a table."""
+    """An answer as HTML: an estimate as its first screen, a search as its plans, others as a title and a table."""
+    from ironlaw.search.answer import SearchResult
+
+    if isinstance(answer, SearchResult) or (isinstance(answer, Estimate) and answer.rows == 1):
+        from ironlaw.page.notebook import card
+
+        return card("estimate", answer.to_dict()) if isinstance(answer, Estimate) else card("plan", data(answer, False))
     if isinstance(answer, Estimate):
         columns = estimate_columns(answer)
         rows = [{name: values[i] for name, values in columns.items()} for i in range(min(answer.rows, ROWS))]
         shown = tuple(c for c in _COLUMNS if any(row.get(c.key) is not None for row in rows))
         lines = _estimate_lines(answer)
-        return _html_lines(lines if answer.rows == 1 else lines[:1]) + _html_table(Table("rows", "", shown, rows), answer.rows)
+        return _html_lines(lines[:1]) + _html_table(Table("rows", "", shown, rows), answer.rows)
     if isinstance(answer, Answer):
         first = next((table for table in answer.tables if table.rows and table.columns), None)
         return _html_lines([answer.title, *answer.headline, *_table_names(answer)]) + ("" if first is None else html(first))
