@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch numbers bench bench-check bench-rivals docs schemas same-answers clean
+.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch numbers bench bench-check bench-rivals docs schemas check-schemas same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
@@ -89,6 +89,10 @@ docs: $(VENV)/dev $(VENV)/installed
 # The JSON Schemas of all verbs, from a thousand answers; minutes.
 schemas: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/schemas.py
+	$(BIN)/python tools/check_schemas.py --write
+
+check-schemas: $(VENV)/dev $(VENV)/installed
+	$(BIN)/python tools/check_schemas.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -239,6 +239,16 @@ def flatten(value: Any, path: str, numbers: list[tuple[str, str]], assumptions: 
         numbers.append((path, exact(value)))
 
 
+def as_of_before(data: Any) -> Any:
+    """An answer in the form that readers of answers bring it into: each plan of a search with its records, which today stand once for all."""
+    if not isinstance(data, dict) or not isinstance(data.get("plans"), list) or "records" not in data:
+        return data
+    from ironlaw.estimate.saved import whole_plan
+
+    rest = {key: value for key, value in data.items() if key not in ("records", "sources")}
+    return {**rest, "plans": [whole_plan(data, plan) for plan in data["plans"]]}
+
+
 def answer_question(words: list[str]) -> dict[str, Any]:
     """The answer of one question, asked in the present folder; ``> FILE`` at its end writes that file."""
     status, text = run(words[:-2] if ">" in words else words)
@@ -247,7 +257,7 @@ def answer_question(words: list[str]) -> dict[str, Any]:
     numbers: list[tuple[str, str]] = []
     assumptions: list[str] = []
     with contextlib.suppress(ValueError):
-        flatten(json.loads(text), "", numbers, assumptions)
+        flatten(as_of_before(json.loads(text)), "", numbers, assumptions)
     compared = re.sub(r'"(tool_version|catalog_hash|seconds)": .*', "", text)
     return {
         "words": words, "status": status, "numbers": " ".join(n for _, n in numbers), "paths": [path for path, _ in numbers],
