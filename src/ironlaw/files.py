@@ -20,7 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ironlaw.errors import InputError
+from ironlaw.errors import InputError, quote
 
 CHUNK = 1 << 18
 LARGEST_TEXT = 1_000_000  # bytes of a file that people write
@@ -406,3 +406,38 @@ def _replace(target: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
+
+
+def check_shape(data: Any, shape: Any, where: str, at: str = "", hint: str = "") -> Any:
+    """The value ``at`` a place of a JSON file as a msgspec struct or another type; InputError names the part of another type.
+
+    >>> check_shape({"a": 1}, dict[str, int], "x.json")
+    {'a': 1}
+    """
+    import msgspec
+
+    try:
+        return msgspec.convert(data, shape)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {_wrong_shape(data, str(error), at)}{hint}") from None
+
+
+def _wrong_shape(data: Any, error: str, start: str) -> str:
+    """What is wrong with the shape of some data, by msgspec's words: ``Expected `int`, got `str` - at `$.files[0].rank` ``."""
+    said, _, path = error.partition(" - at `$")
+    steps = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path.rstrip("`"))
+    place = (start + "".join(f".{name}" if name else f"[{index}]" for name, index in steps)).removeprefix(".")
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", said):
+        return f"{place}.{missing[1]}".removeprefix(".") + " is missing"
+    value = data
+    for name, index in steps:
+        value = value[name] if name else value[int(index)]
+    if said.startswith("Expected `array` of length"):
+        return f"{place} is empty"
+    expected = re.match(r"Expected `(\w+)", said)
+    what = _WORDS.get(expected[1], expected[1]) if expected else said
+    bound = re.search(r"([<>]=?) ([-+.e\d]+)$", said)
+    return f"{place or 'it'} is {quote(value)}, not {what}{f' {bound[1]} {bound[2]}' if bound else ''}"
+
+
+_WORDS = {"str": "text", "array": "a list", "object": "a table", "int": "a whole number", "float": "a number", "bool": "true or false"}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from ironlaw import files
 from ironlaw.errors import InputError, quote
@@ -16,7 +17,6 @@ from ironlaw.shown import READABLE
 
 LARGEST = 64 << 20  # bytes of a file; an answer takes 60 kB
 _LONGEST = 4096  # characters of an option's text
-_MOST_TERMS = 100_000
 _CHOSEN_BY = ("global_batch_tokens", "space")  # options that led to the plan, which has what they led to
 _FILES = ("model", "correction", "space")  # options that may name a file
 _OPEN = Asked()
@@ -122,7 +122,7 @@ def whole_plan(search: Mapping[str, Any], plan: Any) -> Any:
 
 def _read_options(asked: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     """The options of the file, read as flags are; a column of values is no single answer."""
-    options = _table(asked, key, where)
+    options: dict[str, Any] = files.check_shape(asked.get(key), dict[str, Any], where, key, f"; {GIVE}")
     for name, value in options.items():
         option = OPTIONS.get(str(name))
         if isinstance(value, list) and option is not None and option.column:
@@ -132,25 +132,55 @@ def _read_options(asked: Mapping[str, Any], key: str, where: str) -> dict[str, A
     return read_options(options, where)
 
 
+_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+
+
+class _Term(msgspec.Struct):
+    """A term of a tree."""
+
+    name: str
+    parts: list[_Term]
+    value: _Number | None
+    times: _Number | None = None
+
+
+class _Step(msgspec.Struct):
+    """The step time with its terms."""
+
+    seconds: _Number | None
+    tree: _Term
+
+
+class _Memory(msgspec.Struct):
+    """The memory of the device with its terms."""
+
+    device: _Number | None
+    tree: _Term
+
+
+class _Answer(msgspec.Struct):
+    """What a saved answer must have; the rest is read where it is needed."""
+
+    asked: dict[str, Any]
+    records: dict[str, dict[str, Any]]
+    plan: dict[str, Any]
+    throughput: dict[str, Any]
+    step: _Step
+    memory: _Memory
+    assumptions: list[dict[str, Any]]
+    run: dict[str, Any] | None = None
+
+
 def _check(tree: Mapping[str, Any], where: str) -> None:
     """Refuse a file whose numbers or terms are not what an answer has."""
-    for key in ("asked", "records", "plan", "throughput"):
-        _table(tree, key, where)
-    for key, total in (("step", "seconds"), ("memory", "device")):
-        part = _table(tree, key, where)
-        if total not in part:
-            raise InputError(f"{where}: {key}.{total} is missing; {GIVE}")
-        _number(part[total], f"{where}: {key}.{total}")
-        _check_terms(_table(part, "tree", where), f"{where}: {key}.tree")
-    for name, values in tree["records"].items():
-        if not isinstance(values, dict):
-            raise InputError(f"{where}: records.{name} is {quote(values)}, not a table")
+    if isinstance(records := tree.get("records"), dict):
+        for name, values in records.items():
+            files.check_shape(values, dict[str, Any], where, f"records.{name}", f"; {GIVE}")
+    files.check_shape(tree, _Answer, where, hint=f"; {GIVE}")
     for key in ("throughput", "run"):
-        for name, value in (tree.get(key) or {}).items() if isinstance(tree.get(key), (dict, type(None))) else [(key, tree[key])]:
+        for name, value in (tree.get(key) or {}).items():
             if name not in ("peak", "bands"):
-                _number(value, f"{where}: {key}.{name}")
-    if not isinstance(tree.get("assumptions"), list) or not all(isinstance(item, dict) for item in tree["assumptions"]):
-        raise InputError(f"{where}: assumptions is {quote(tree.get('assumptions'))}, not a list of tables")
+                files.check_shape(value, _Number | None, where, f"{key}.{name}")
 
 
 def rename_rates(rates: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,35 +194,3 @@ def rename_rates(rates: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in rates.items() if name not in ("mfu_causal", "model_flop_per_second_per_gpu")}
     renamed = {"mfu": rates["mfu_causal"], "hfu": None, "mfu_full_square": rates.get("mfu"), "hfu_full_square": rates.get("hfu")}
     return {**rest, **renamed}
-
-
-def _check_terms(tree: Any, where: str) -> None:
-    """Refuse a tree of terms without names, or whose values are not numbers."""
-    level, seen = [tree], 0
-    while level:
-        seen += len(level)
-        if seen > _MOST_TERMS:
-            raise InputError(f"{where}: more than {_MOST_TERMS:,} terms; {GIVE}")
-        for node in level:
-            if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not isinstance(node.get("parts"), list):
-                raise InputError(f"{where}: a term is {quote(node)}, without a name or parts; {GIVE}")
-            if "value" not in node:
-                raise InputError(f"{where}: the term {quote(node['name'])} has no value; {GIVE}")
-            _number(node["value"], f"{where}: {quote(node['name'])}")
-            _number(node.get("times"), f"{where}: times of {quote(node['name'])}")
-        level = [part for node in level for part in node["parts"]]
-
-
-def _table(data: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
-    value = data.get(key)
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: {key} is {quote(value)}, not a table; {GIVE}")
-    return value
-
-
-def _number(value: Any, where: str) -> None:
-    """Refuse a value that is neither a finite number nor null."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300 or not math.isfinite(float(value)):
-        raise InputError(f"{where} is {quote(value)}, not a number")

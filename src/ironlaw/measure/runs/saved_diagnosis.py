@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from ironlaw.errors import InputError, quote
-from ironlaw.files import open_file, parse_json
+from ironlaw.files import check_shape, open_file, parse_json
 from ironlaw.measure.read.limits import blocks, open_bytes
 
 MOST_BYTES = 64 << 20  # of a diagnosis; 64 ranks and 1000 steps take a tenth of it
@@ -43,6 +45,36 @@ class Sample:
     quantity: str
     step: int
     ns: int
+
+
+class _Log(msgspec.Struct):
+    """The part of a log's entry that the store reads."""
+
+    samples_seconds: list[Any] | None = None
+
+
+class _File(msgspec.Struct):
+    """The entry of one file of a diagnosis."""
+
+    path: str
+    device: str | None = None
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] | None = None
+    policy: dict[str, Any] | None = None
+    window: dict[str, Any] | None = None
+    steps: list[dict[str, Any]] | None = None
+    log: _Log | None = None
+
+
+class _Diagnosis(msgspec.Struct):
+    """What a saved diagnosis must have."""
+
+    tool_version: str
+    files: Annotated[list[_File], msgspec.Meta(min_length=1)]
+    verdict: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    findings: list[Any] | None = None
+    warnings: list[Any] | None = None
+    assumptions: list[Any] | None = None
 
 
 def read_diagnosis(path: str | Path) -> dict[str, Any]:
@@ -72,51 +104,23 @@ def check_diagnosis(diagnosis: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: the diagnosis is {quote(diagnosis)}, not an object")
     if "ironlaw_run" in diagnosis:
         raise InputError(f"{where}: an exported run, not a diagnosis: store it with `ironlaw runs import`")
-    version = diagnosis.get("schema_version")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"{where}: schema_version is {quote(version)}, not a whole number; give a file from `ironlaw diagnose --json`")
-    _require(diagnosis, "tool_version", str, where)
-    files = _require(diagnosis, "files", list, where)
-    if not files:
-        raise InputError(f"{where}: files is empty: the diagnosis measured nothing")
+    check_shape(diagnosis.get("schema_version"), int, where, "schema_version", "; give a file from `ironlaw diagnose --json`")
     _check_tree(diagnosis, where)
-    for i, entry in enumerate(files):
-        _check_file(entry, f"{where}: files[{i}]")
-    for key in ("verdict", "settings"):
-        if diagnosis.get(key) is not None:
-            _require(diagnosis, key, dict, where)
-    for key in ("findings", "warnings", "assumptions"):
-        if diagnosis.get(key) is not None:
-            _require(diagnosis, key, list, where)
+    check_shape(diagnosis, _Diagnosis, where)
+    for i, entry in enumerate(diagnosis["files"]):
+        _check_window(entry, f"{where}: files[{i}].window")
     for count, _ in enumerate(step_samples(diagnosis, where)):
         if count >= MOST_SAMPLES:
             raise InputError(f"{where}: more than {MOST_SAMPLES} step samples; diagnose fewer steps at a time")
     return diagnosis
 
 
-def _check_file(entry: Any, where: str) -> None:
-    """Check the types of one file's entry, and the times of its window."""
-    if not isinstance(entry, dict):
-        raise InputError(f"{where} is {quote(entry)}, not an object")
-    _require(entry, "path", str, where)
-    for key, kind in (("device", str), ("rank", int), ("policy", dict), ("window", dict), ("steps", list), ("log", dict)):
-        if entry.get(key) is not None:
-            _require(entry, key, kind, where)
-    if (entry.get("rank") or 0) not in range(1 << 32):
-        raise InputError(f"{where}: rank is {quote(entry['rank'])}, not the number of a rank")
+def _check_window(entry: Mapping[str, Any], where: str) -> None:
+    """Check the times of a file's window."""
     for quantity in QUANTITIES:
         value = (entry.get("window") or {}).get(f"{quantity}_us")
         if value is not None:
-            nanoseconds(value, "us", f"{where}.window.{quantity}_us")
-
-
-def _require(owner: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
-    """The value under ``key``; InputError where it is not of this kind."""
-    value = owner.get(key)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        names = {str: "text", list: "a list", dict: "an object", int: "a whole number"}
-        raise InputError(f"{where}: {key} is {quote(value)}, not {names[kind]}")
-    return value
+            nanoseconds(value, "us", f"{where}.{quantity}_us")
 
 
 def _check_tree(data: Any, where: str) -> None:
@@ -162,8 +166,6 @@ def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> 
     for i, entry in enumerate(diagnosis["files"]):
         rank, at = entry.get("rank"), f"{where}: files[{i}]"
         for k, step in enumerate(entry.get("steps") or ()):
-            if not isinstance(step, dict):
-                raise InputError(f"{at}.steps[{k}] is {quote(step)}, not an object")
             number = step.get("number", k)
             if isinstance(number, bool) or not isinstance(number, int) or abs(number) >= 1 << 63:
                 raise InputError(f"{at}.steps[{k}].number is {quote(number)}, not a whole number")
@@ -172,8 +174,6 @@ def step_samples(diagnosis: Mapping[str, Any], where: str = "the diagnosis") -> 
                 if value is not None:
                     yield Sample(i, rank, "trace", quantity, number, nanoseconds(value, "us", f"{at}.steps[{k}].{quantity}_us"))
         times = (entry.get("log") or {}).get("samples_seconds")
-        if times is not None and not isinstance(times, list):
-            raise InputError(f"{at}.log.samples_seconds is {quote(times)}, not a list")
         for k, value in enumerate(times or ()):
             if value is not None:
                 yield Sample(i, rank, "log", WALL, k, nanoseconds(value, "seconds", f"{at}.log.samples_seconds[{k}]"))
