@@ -74,7 +74,8 @@ class Term:
 
     def repeated(self, times: Any) -> Term:
         """The same term ``times`` over."""
-        return Term(self.name, self.value * times, self.unit, self.law, self.inputs, self.parts, self.times * times, self._bound, self.key)
+        both = times if isinstance(self.times, float) and self.times == ONCE else self.times * times
+        return Term(self.name, self.value * times, self.unit, self.law, self.inputs, self.parts, both, self._bound, self.key)
 
     def of_kind(self, kind: str) -> Term:
         """The same term, whose bytes are of a kind of memory, with all below it."""

@@ -16,7 +16,7 @@ from ironlaw.estimate.answer import Group, answer_asked, evaluate
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.placement import slices_of, tray_of
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import Choice, search_row
+from ironlaw.estimate.planner.choose import Bounds, Choice, search_row
 from ironlaw.estimate.planner.place import place_choice
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
@@ -121,7 +121,7 @@ class Counts:
         """``fixed``: values of axes that every plan has, beside those that the row gives."""
         self.bound, self.row = bound, row
         self.space: Space = read_space(bound.asked.space).narrowed(fixed)
-        self.bounds: dict[Any, Bound] = {(): bound}
+        self.bounds = Bounds(bound)
         self._found: dict[Row, Used | None] = {}
 
     def useful(self, counts: Sequence[float], batch_of: Callable[[float], float]) -> list[Used]:

@@ -88,14 +88,15 @@ def whole_step(cluster: Cluster, domains: Any, parts: list[Term]) -> Term:
     return Term("step", busy + lost.value + fixed.value, "s", parts=[*parts, lost, fixed], key=STEP)
 
 
-def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
+def step_parts(job: Job, cluster: Cluster, plan: Plan, limit: Any = np.inf) -> tuple[list[Term], Pace, tuple[Any, Any]]:
     """The parts of a step before they are summed, the stages that set its pace, and one micro-batch's forward and backward there.
 
     A search sums the parts in blocks: each part has the shape of the axes it depends on, their sum the shape of all axes. Where documents
-    have many lengths the parts are those of mean micro-batches, and waiting for the slowest is added to them.
+    have many lengths the parts are those of mean micro-batches, and waiting for the slowest is added to them. Of plans that take more
+    than ``limit`` seconds the parts may be shorter, but add up to more than that.
     """
     if job.documents is None:
-        return even_parts(job, cluster, plan)
+        return even_parts(job, cluster, plan, limit)
     if job.documents.cp_by_length and np.any(plan.cp > 1.0):
         levels = Sequences.of(job.documents, plan).levels(plan)
         found = [even_parts(job.replace(documents=level.sequences), cluster, level.plan) for level in levels]
@@ -108,14 +109,13 @@ def step_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
     return [*parts, *unequal_work.waits(job, plan, parts)], pace, (forward, backward)
 
 
-def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace, tuple[Any, Any]]:
-    """The parts of a step whose micro-batches all take as long."""
+def even_parts(job: Job, cluster: Cluster, plan: Plan, limit: Any = np.inf) -> tuple[list[Term], Pace, tuple[Any, Any]]:
+    """The parts of a step whose micro-batches all take as long; of ``limit`` see ``step_parts``."""
     one = micro_batch(job, cluster, plan)
     pace, forward, backward, hop = one.pace, one.forward, one.backward, one.hop
     reduced, gathered = data_parallel(job, cluster, plan, pace, forward, backward, one.waits)
     parts = [
         total("micro-batches", one.terms, times=plan.num_microbatches, key=MICRO_BATCHES),
-        bubble(schedule_of(job), plan, one.loads, fold(one.terms), one.exposed),
         *hand_overs.of_warm_up_and_flush(job, plan, hop, one.layers, one.passes[0] / (one.passes[0] + one.passes[1])),
         reduced,
         *shared_table_reduction(job, cluster, plan),
@@ -127,6 +127,7 @@ def even_parts(job: Job, cluster: Cluster, plan: Plan) -> tuple[list[Term], Pace
         *offloading.optimizer_traffic(job, cluster, plan, pace, backward, one.waits.either + one.waits.backward + one.data + reduced.value),
         *([paging(cluster, memory(job, cluster, plan).paged)] if pages(job) else []),
     ]
+    parts.insert(1, bubble(schedule_of(job), plan, one.loads, fold(one.terms), one.exposed, limit, parts))
     return parts, pace, one.passes
 
 

@@ -17,6 +17,7 @@ from ironlaw.estimate.answer import Estimate, answer_asked
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.planner.evidence import scores, sort_by_score
 from ironlaw.estimate.planner.grid import usable_choices
+from ironlaw.estimate.planner.pages import keep_pages
 from ironlaw.estimate.planner.plans import Plans, join_plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
@@ -28,7 +29,7 @@ from ironlaw.question.options import flag
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of, on_count, with_row
 from ironlaw.search.sizing import is_sized, meets_limits, sized
-from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, keep_pages, kind_numbers, pareto_plans, preferred_plans
+from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, kind_numbers, pareto_plans, preferred_plans
 from ironlaw.shown import Columns, Shown, writer
 
 if TYPE_CHECKING:

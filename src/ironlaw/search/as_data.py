@@ -16,6 +16,7 @@ from ironlaw.estimate.as_data import common_keys
 from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, step_band, told_apart, winner_bias
 from ironlaw.estimate.cautions import remedy_lines, seldom_lines
 from ironlaw.estimate.layouts import layouts_data
+from ironlaw.estimate.planner.choose import Bounds
 from ironlaw.estimate.planner.choose import Choice as Planned
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.remedies import remedies_of
@@ -143,7 +144,7 @@ def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple
     bound = best.setting.opened
     row = bound.asked.rows[0]
     planned = Planned(row._replace(global_batch_size=best.setting.batch), (), {}, seconds=best.seconds)
-    found = remedies_of(bound, row, result.question.space, {(): bound}, planned)
+    found = remedies_of(bound, row, result.question.space, Bounds(bound), planned)
     return remedy_lines(found, best.setting.gpus, best.setting.batch, best.setting.seq_len, scalar(group.throughput["mfu"], at))
 
 

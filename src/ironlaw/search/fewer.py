@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.planner.choose import Bounds
 from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.remedies import near_batch
@@ -83,7 +84,7 @@ def _near_batch(best: Choice, gpus: float, rate: float) -> dict[str, Any] | None
     setting = best.setting
     bound = with_row(setting.base, gpus, setting.batch)
     seconds = setting.batch * setting.real_tokens / rate
-    found = near_batch(bound, bound.asked.rows[0], setting.question.space, {}, seconds / setting.level, worth=1.0)
+    found = near_batch(bound, bound.asked.rows[0], setting.question.space, Bounds(), seconds / setting.level, worth=1.0)
     if found is None:
         return None
     plan, _ = _best_of([replace(setting, base=with_row(setting.base, gpus, found.value), gpus=gpus, swept=None)])

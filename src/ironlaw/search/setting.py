@@ -14,7 +14,7 @@ from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, note_framework, with_batch
 from ironlaw.estimate.distance import positions
 from ironlaw.estimate.documents.columns import real_tokens
-from ironlaw.estimate.planner.choose import Choice, bind_variant, choose
+from ironlaw.estimate.planner.choose import Bounds, Choice, bind_variant, choose
 from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.possible import any_legal
@@ -269,7 +269,7 @@ def choice_of(bound: Bound, question: Question, gpus: float) -> Choice:
     placed = row_of_space(question.space, row, bound.asked.schedule)
     if not is_given(placed, bound.model):
         placed = fixed_row(row, question.space, gpus)
-    return choose(bound, placed, question.space, {})
+    return choose(bound, placed, question.space, Bounds())
 
 
 def on_count(setting: Setting, gpus: float) -> Setting:

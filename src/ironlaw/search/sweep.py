@@ -6,8 +6,6 @@ times bounds the K-th smallest of all plans, so the rows at or below it contain 
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -40,7 +38,6 @@ MORE = 1.1  # times the memory of a device
 SAMPLE = 384  # rows that are timed first
 FEW = 384  # rows: a smaller kind joins the mixed kind, since a call of the laws costs as much as this many rows
 COUNTED = 2 * ROWS  # rows of one call of the laws of memory alone: twice as many take 70 MB more and no less time
-_RETAINED = 1 << 28  # bytes
 
 
 @dataclass(eq=False, repr=False)
@@ -98,10 +95,13 @@ class Sweep:
             index = rows[start : start + width]
             with np.errstate(all="ignore"):
                 cells = evaluate_cells(self.task, index, choices)
-            timed = time_cells(self.task, index, choices, cells.masks, cells.fits | True, np.arange(index.size))
-            for times, room in zip(self.times, rooms(self.task), strict=True):
-                times[index] = row_minimum(np.where(cells.fits & (cells.device <= room), timed.seconds, np.inf))
-            self.least[:, index] = np.inf
+            most = np.broadcast_to(limit, self.device.shape)[index]
+            timed = time_cells(self.task, index, choices, cells.masks, cells.fits | True, np.arange(index.size), most)
+            seconds, low = timed.known(most)
+            for times, least, room in zip(self.times, self.least, rooms(self.task), strict=True):
+                inside = cells.fits & (cells.device <= room)
+                times[index] = np.minimum(times[index], row_minimum(np.where(inside, seconds, np.inf)))
+                least[index] = row_minimum(np.where(inside, low, np.inf))
         return self.seconds
 
     def leanest(self, among: Any = True) -> float:
@@ -170,11 +170,15 @@ class Sweep:
 
     def _hopeful(self, index: Any, fits: Any, device: Any, bound: Any) -> Any:
         """Cells that may be the best of their kind, near the best, or on the front."""
-        hopeful = (bound <= self.front.limit(device)) & (device <= most_memory(self.task))
+        return bound <= self._limit(index, fits, device)
+
+    def _limit(self, index: Any, fits: Any, device: Any) -> Any:
+        """The time that a cell of this memory must not exceed to be the best of its kind, near the best, or on the front."""
+        limit = np.where(device <= most_memory(self.task), self.front.limit(device), -np.inf)
         for best, room in zip(self.best[: self.room + 1], rooms(self.task), strict=False):
-            limit = np.maximum(best, (1.0 + NEAR) * best.min())[self.kind[index]]
-            hopeful = hopeful | (fits & (device <= room) & (bound <= limit))
-        return hopeful
+            near = np.maximum(best, (1.0 + NEAR) * best.min())[self.kind[index]]
+            limit = np.where(fits & (device <= room), np.maximum(limit, near), limit)
+        return limit
 
     def _time(self, index: Any, choices: Choices, cells: Cells, bound: Any) -> None:
         """Time the hopeful cells of a block, those of a few rows of low bound first where no time is known, and keep what they show."""
@@ -183,22 +187,26 @@ class Sweep:
         known = np.zeros(cells.device.shape, dtype=bool)
         rows, width = np.arange(index.size), ROWS if np.isfinite(self.best).any() else TIMED
         while rows.size:
-            hopeful = self._hopeful(index, cells.fitting, cells.device, bound) & ~known
+            limit = self._limit(index, cells.fitting, cells.device)
+            hopeful = (bound <= limit) & ~known
             least = row_minimum(np.where(hopeful, bound, np.inf))[rows]
             rows = rows[np.argsort(least, kind="stable")[: np.count_nonzero(np.isfinite(least))]]
             at, rows, width = np.sort(rows[:width]), rows[width:], ROWS
             if not at.size:
                 break
-            timed = time_cells(self.task, index, choices, cells.masks, hopeful, at)
+            timed = time_cells(self.task, index, choices, cells.masks, hopeful, at, limit)
             self.timed += self._count(timed, choices, cells)
-            owner, device = np.broadcast_to(index[at], timed.seconds.shape), np.broadcast_to(timed.cut(cells.device), timed.seconds.shape)
-            ahead = timed.cut(admitted) & np.isfinite(timed.seconds) & (timed.seconds <= self.front.limit(device))
+            seconds, low = timed.known(timed.cut(limit))
+            beyond = np.isfinite(low)
+            bound = np.maximum(bound, timed.placed(np.where(beyond, low, -np.inf), known.shape, -np.inf))
+            owner, device = np.broadcast_to(index[at], seconds.shape), np.broadcast_to(timed.cut(cells.device), seconds.shape)
+            ahead = timed.cut(admitted) & np.isfinite(seconds) & (seconds <= self.front.limit(device))
             if ahead.any():
-                self.front = self.front.with_points(timed.seconds[ahead], device[ahead], owner[ahead])
+                self.front = self.front.with_points(seconds[ahead], device[ahead], owner[ahead])
             for times, best, inside in zip(self.times, self.best, fitting, strict=True):
-                times[index[at]] = np.minimum(times[index[at]], row_minimum(np.where(timed.cut(inside), timed.seconds, np.inf)))
+                times[index[at]] = np.minimum(times[index[at]], row_minimum(np.where(timed.cut(inside), seconds, np.inf)))
                 np.minimum.at(best, self.kind[index[at]], times[index[at]])
-            known |= timed.cells(known.shape)
+            known |= timed.placed(~beyond, known.shape, False)
         self.least[:, index] = np.stack([row_minimum(np.where(inside & ~known, bound, np.inf)) for inside in fitting])
 
     def _count(self, timed: Timed, choices: Choices, cells: Cells) -> int:
@@ -269,18 +277,6 @@ def kinds(task: Task, rows: Any) -> Iterator[tuple[Any, Choices]]:
 def count_true(mask: Any, shape: tuple[int, ...]) -> int:
     """True cells of a mask that is broadcast to ``shape``."""
     return int(np.count_nonzero(mask)) * (prod(map(int, shape)) // max(int(np.size(mask)), 1))
-
-
-def keep_pages() -> None:
-    """Make glibc's allocator keep freed pages; does nothing with other C libraries.
-
-    A search allocates and frees arrays of half a megabyte a hundred thousand times. Without this the kernel clears their pages each
-    time, which takes as long as filling them.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        allocator = ctypes.CDLL(None)
-        for setting in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            allocator.mallopt(setting, _RETAINED)
 
 
 def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:

@@ -14,9 +14,10 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.question import bind_question, framework_of, with_batch
 from ironlaw.estimate.planner import best, possible
-from ironlaw.estimate.planner.best import ROUNDING, UNFIT, best_plan, may_fit
-from ironlaw.estimate.planner.bounds import BOUNDED, memory_at_least, step_at_least
+from ironlaw.estimate.planner.best import UNFIT, best_plan, may_fit, visits_of
+from ironlaw.estimate.planner.bounds import BOUNDED, ROUNDING, memory_at_least, step_at_least, work_at_least
 from ironlaw.estimate.planner.grid import Task, rooms, usable_choices
+from ironlaw.estimate.planner.mesh import Mesh
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.possible import any_fits, has_plan, may_have_plan
 from ironlaw.estimate.planner.space import read_space
@@ -133,6 +134,32 @@ def test_no_plan_is_faster_than_its_bound(seed, drawn_tasks):
         least = np.broadcast_to(step_at_least(task, np.arange(task.mesh.rows), choices, sharded), shape)[cells]
         assert np.all(least > 0.0)
         assert np.all(least * (1.0 - ROUNDING) <= plans.seconds)
+    assert np.all(work_at_least(task, task.mesh.columns)[cells[-1]] * (1.0 - ROUNDING) <= plans.seconds)
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "llama-3-70b"])
+def test_no_plan_of_many_stages_is_faster_than_its_work_spread_evenly(model, space):
+    """Stages of a class count as its first, which may have the dense layers at the front of a mixture."""
+    task = tasks_of({"model": model, "on": "h100-sxm", "gpus": 512, "global_batch_size": 512, "seq_len": 4096}, space)[0]
+    rows = np.random.default_rng(3).permutation(np.flatnonzero(task.mesh.columns["pp"] > 8.0))[:64]
+    some = task.replace(mesh=Mesh({name: column[rows] for name, column in task.mesh.columns.items()}, {}))
+    plans, cells = every_plan_with_cell(some)
+    least = work_at_least(task, task.mesh.columns)[rows][cells[-1]]
+    assert np.all(least * (1.0 - ROUNDING) <= plans.seconds)
+    assert np.max(least / plans.seconds) > 0.5
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zero-bubble", "dualpipe"])
+def test_plans_within_a_limit_are_those_of_all_plans(schedule, space):
+    """In bits: the passes of plans that take longer are not run."""
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 48, "global_batch_size": 96, "seq_len": 4096, "schedule": schedule}
+    task = tasks_of(asked, space)[0]
+    rows = np.random.default_rng(4).permutation(np.flatnonzero(task.mesh.columns["pp"] > 2.0))[:24]
+    plans = open_rows(task, rows, fitting=False)
+    for limit in np.quantile(plans.seconds, [0.01, 0.5]):
+        some = open_rows(task, rows, limit, fitting=False)
+        assert np.array_equal(np.sort(some.seconds), np.sort(plans.seconds[plans.seconds <= limit]))
+        assert some.seconds.size
 
 
 @pytest.mark.parametrize("shape", ["uniform", "zipf:0.5"])
@@ -171,7 +198,10 @@ def test_what_bounds_of_memory_say_of_a_task_holds_for_its_plans(seed, drawn_tas
         task = drawn_tasks[seed]
         fit = every_plan(task, fitting=True).seconds.size > 0
         assert fit or not any_fits(task)
-        assert may_fit([task]) or not fit
+        assert may_fit(visits_of([task])) or not fit
+        every = np.arange(task.mesh.rows)
+        first, whole = (memory_at_least(task, every, usable_choices(task, task.mesh.columns), first) for first in (True, False))
+        assert np.all(first <= whole)
 
 
 def test_where_bounds_tell_that_nothing_fits_no_plan_is_evaluated(monkeypatch):

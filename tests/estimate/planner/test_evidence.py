@@ -10,7 +10,7 @@ from ironlaw.catalog import load
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner import evidence
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import tasks_of_row
+from ironlaw.estimate.planner.choose import Bounds, tasks_of_row
 from ironlaw.estimate.planner.grid import rooms
 from ironlaw.estimate.planner.plans import open_rows
 from ironlaw.estimate.planner.space import read_space
@@ -30,7 +30,7 @@ UNEVEN = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": 512, "global_batch_s
 def tasks_of(question):
     group = ironlaw.estimate(**question).groups[0]
     bound = with_batch(bind_question(group.asked, ()))
-    return tasks_of_row(bound, bound.asked.rows[0], read_space(None), {(): bound})[1]
+    return tasks_of_row(bound, bound.asked.rows[0], read_space(None), Bounds(bound))[1]
 
 
 @pytest.fixture(scope="module", params=QUESTIONS, ids=lambda question: f"{question['model']}-{question['on']}-{question['gpus']}")

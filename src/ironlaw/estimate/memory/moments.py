@@ -61,11 +61,17 @@ def peak(job: Job, plan: Plan, gradients: Any, saved: Any, loss: Any, layer: Any
     """The fullest moment of every plan, from the bytes of what is in memory at some moments only."""
     kept, made = summed(job, plan), 0.0 if job.optimizer_in_backward else 1.0
     during, after = kept * gradients + saved, made * gradients
-    sizes = np.broadcast_arrays(during + loss, during + layer, after + layer, after + made * update)
-    which = np.argmax(np.stack(sizes), axis=0)
-    at = [np.where(which == moment, 1.0, 0.0) for moment in (LOSS, BACKWARD, END, UPDATE)]
-    late = at[END] + at[UPDATE]
-    return Moment(at[LOSS], at[BACKWARD], np.maximum(kept, made * late), at[LOSS] + at[BACKWARD], at[BACKWARD] + at[END], at[UPDATE])
+    largest, *others = during + loss, during + layer, after + layer, after + made * update
+    ahead = []  # of each moment but the first, where it is fuller than all before it
+    for size in others:
+        ahead.append(size > largest)
+        largest = np.maximum(largest, size)
+    updating = ahead[2]
+    late = updating | ahead[1]
+    backward = ahead[0] & ~late
+    at_loss, at_update = 1.0 - (late | ahead[0]), 1.0 * updating
+    in_layer = 1.0 * (backward | (late & ~updating))
+    return Moment(at_loss, 1.0 * backward, np.maximum(kept, made * late), 1.0 - late, in_layer, at_update)
 
 
 def layer_gradients(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]:

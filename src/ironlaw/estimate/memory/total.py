@@ -136,6 +136,12 @@ def memory(job: Job, cluster: Cluster, plan: Plan) -> Memory:
     return Memory(trees, which, best, usable, fits, names, hosts, room)
 
 
+def memory_of_first(job: Job, cluster: Cluster, plan: Plan) -> Any:
+    """Bytes of every plan of a batch on its first stage, which are at most those of the fullest."""
+    job, plan = fullest(uneven.at_the_peak(job), plan)
+    return stage_memory(job, cluster, plan, stages(job, plan)[0], Layers.of(job, plan)).value
+
+
 def last_stage_memory(job: Job, cluster: Cluster, plan: Plan) -> Term:
     """The tree of the stage that computes the loss, which many logs report."""
     trees: list[Term] = []

@@ -37,6 +37,7 @@ class Loads(Frozen):
     weight_share: Any  # of every time, weight gradients
     hand_over: Any  # one hand-over beside chunks; 0 where a rank waits for it, which its time contains
     group: Any  # micro-batches that a chunk runs before the next chunk's turn
+    wanted: Any = True  # False where nobody asks for the time, which need not be right there: passes are not run
 
     def of_chunk(self, at: int, vpp: Any, chunk: Any) -> Any:
         """The time of a chunk of a stage of class ``at``."""
@@ -274,7 +275,7 @@ def _by_shape(plan: Plan, loads: Loads, shape: tuple[Any, ...], run: Callable[..
     """
     held = sum(np.maximum(stage.count, 0.0) * np.maximum(stage.layers, 0.0) for stage in loads.classes)
     possible = (plan.num_microbatches >= 1.0) & (plan.pp <= held + 2.0) & (plan.vpp <= held + 2.0)  # no other plan is legal
-    where = np.logical_and(where, (plan.pp > 1.0) & possible)
+    where = np.logical_and(where, (plan.pp > 1.0) & possible & loads.wanted)
     columns = np.broadcast_arrays(where, found, plan.num_microbatches, *shape, *loads.columns())
     chosen = np.flatnonzero(columns[0])
     answer = np.array(columns[1], dtype=np.float64)

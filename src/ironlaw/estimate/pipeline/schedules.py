@@ -5,7 +5,7 @@ No other module compares the name of a schedule. docs/how-to/add-a-schedule.md s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from ironlaw.job import Job
 from ironlaw.law import pipeline
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, leaf
+
+ROUNDING = 1e-9  # of a lower bound, whose sums round in another order
 
 
 class Schedule(Frozen):
@@ -44,12 +46,37 @@ def microbatch_group(job: Job, plan: Plan) -> Any:
     return job.microbatch_group or plan.pp
 
 
-def bubble(schedule: Schedule, plan: Plan, loads: Loads, slowest_stage_time: Any, exposed: Any) -> Term:
-    """Time in which the slowest stage waits for others; ``exposed`` is what the filling and draining of the pipeline adds to the passes."""
+def bubble(
+    schedule: Schedule, plan: Plan, loads: Loads, slowest_stage_time: Any, exposed: Any, limit: Any = np.inf, others: Sequence[Term] = ()
+) -> Term:
+    """Time in which the slowest stage waits for others; ``exposed`` is what the filling and draining of the pipeline adds to the passes.
+
+    Where that and ``others`` add up to more than ``limit``, something that also does and is no longer than the time is enough: no passes
+    are run.
+    """
     m = plan.num_microbatches
-    passes = np.where(plan.pp > 1.0, schedule.passes(plan, loads) + exposed, m * slowest_stage_time)
+    if np.all(np.isposinf(limit)) or not np.any(plan.pp > 1.0):
+        passes = schedule.passes(plan, loads)
+    else:
+        least = schedule.passes_at_least(plan, loads)
+        waiting = least * (1.0 - ROUNDING) + exposed - m * slowest_stage_time
+        shape = np.broadcast_shapes(np.shape(waiting), *map(np.shape, loads.columns()))
+        left = _over_axes(np.maximum, limit, shape) - sum(_over_axes(np.fmin, part.value, shape) for part in others)
+        wanted = waiting <= left
+        passes = np.where(wanted, schedule.passes(plan, loads.replace(wanted=wanted)), least)
+    passes = np.where(plan.pp > 1.0, passes + exposed, m * slowest_stage_time)
     times = {"passes_time": passes, "slowest_stage_time": slowest_stage_time}
     return leaf("pipeline bubble", pipeline.waiting_time, "s", "pipeline", num_microbatches=m, **times)
+
+
+def _over_axes(best: np.ufunc, value: Any, shape: tuple[int, ...]) -> Any:
+    """The best of a column over the axes that ``shape`` does not have."""
+    value = np.asarray(value)
+    shape = (1,) * (value.ndim - len(shape)) + shape[max(len(shape) - value.ndim, 0) :]
+    axes = tuple(axis for axis, (size, other) in enumerate(zip(value.shape, shape, strict=True)) if size > other)
+    for axis in axes:
+        value = best.reduce(value, axis=axis, keepdims=True)
+    return value
 
 
 def _by_distance_to_end(job: Job, plan: Plan, stage: Any) -> Any:

@@ -8,20 +8,22 @@ not visited have no better plan, and none that is as good.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.planner.bounds import BOUNDED, bounds_alike, memory_at_least, step_at_least
+from ironlaw.estimate.planner.bounds import BOUNDED, ROUNDING, bounds_alike, memory_at_least, step_at_least
 from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Choices, Task, evaluate_cells, rooms, row_minimum, usable_choices
+from ironlaw.estimate.planner.pages import keep_pages
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
 
 FIRST = 128  # rows of a task whose bound is tightened first, to have a time to beat
 MANY = 8 * ROWS  # rows of which the bound is tightened at once
 TIMED = 64  # rows of a block that are timed first, to have a time to beat
+MANY_PAGES = 4096  # rows of a task whose arrays have many pages
 UNFIT = 3  # after the tiers of ``rooms``: the plan does not fit
-ROUNDING = 1e-9  # of a bound: its sums round in another order than those of a step
 
 
 class Best(NamedTuple):
@@ -40,23 +42,46 @@ class Visit:
         self.task, number = task, task.mesh.rows
         self.choices = usable_choices(task, task.mesh.columns)
         self.leanest = np.zeros(number)  # exact where every plan of a row was visited
-        self.least: Any
+        self.twin = twin
         self.tighter: Known
         self.lean: Known
         if twin is not None:
-            self.least, self.tighter, self.lean = twin.least, twin.tighter, twin.lean
+            self.tighter, self.lean = twin.tighter, twin.lean
             return
-        self.least = step_at_least(task, np.arange(number), self.choices, sharded=False) * (1.0 - ROUNDING)
         shape = tuple(len(self.choices.of(name)) for name in BOUNDED)
         self.tighter, self.lean = Known(shape, number, self._tighten), Known(shape, number, self._bound_memory)
+
+    @cached_property
+    def least(self) -> Any:
+        """The bound of the time of every row that is computed first."""
+        if self.twin is not None:
+            return self.twin.least
+        return step_at_least(self.task, np.arange(self.task.mesh.rows), self.choices, sharded=False) * (1.0 - ROUNDING)
+
+    @cached_property
+    def may_fit(self) -> bool:
+        """False where every row needs more memory at least than there is: rows whose first stage does not are looked at more closely."""
+        if self.twin is not None:
+            fit, self.leanest = self.twin.may_fit, np.maximum(self.leanest, self.twin.leanest)
+            return fit
+        room, every = rooms(self.task)[-1], np.arange(self.task.mesh.rows)
+        self.leanest = np.maximum(self.leanest, row_minimum(memory_at_least(self.task, every, self.choices, first=True)) * (1.0 - ROUNDING))
+        rows = np.flatnonzero(self.leanest <= room)
+        return bool(np.any(np.isfinite(self.within(rows, np.zeros(rows.shape), room)))) if rows.size else False
 
     def _tighten(self, rows: Any) -> Any:
         """The bound of the time with the collectives of sharded weights."""
         return np.maximum(step_at_least(self.task, rows, self.choices, sharded=True) * (1.0 - ROUNDING), self.least[..., rows])
 
     def _bound_memory(self, rows: Any) -> Any:
-        """The bound of the memory."""
-        return memory_at_least(self.task, rows, self.choices) * (1.0 - ROUNDING)
+        """The bound of the memory; of many rows that of their first stage, where it says that no plan fits."""
+        if rows.size < MANY // 4:
+            return memory_at_least(self.task, rows, self.choices) * (1.0 - ROUNDING)
+        needed = np.array(memory_at_least(self.task, rows, self.choices, first=True)) * (1.0 - ROUNDING)
+        light = np.flatnonzero(row_minimum(needed) <= rooms(self.task)[-1])
+        if light.size:
+            needed[..., light] = memory_at_least(self.task, rows[light], self.choices) * (1.0 - ROUNDING)
+        return needed
 
     def bound(self, rows: Any) -> Any:
         """The tighter bound of rows of which it is known, the other bound of the others."""
@@ -78,7 +103,8 @@ class Queue:
     def __init__(self, visit: Visit, room: float, limit: float) -> None:
         self.visit, self.room, self.times = visit, room, np.full(visit.task.mesh.rows, np.inf)
         rows = np.flatnonzero(visit.leanest <= room)
-        self.rows, self.bound = sort_rows(rows, row_minimum(visit.least[..., rows]), limit)
+        bound = row_minimum(visit.least[..., rows]) if rows.size else np.empty(0)
+        self.rows, self.bound = sort_rows(rows, bound, limit)
 
     def time_next(self, width: int, limit: float) -> float:
         """Time the plans of the next rows that fit and may take at most ``limit``, after tightening their bound; the least time so far."""
@@ -106,6 +132,8 @@ def sort_rows(rows: Any, bound: Any, limit: float) -> tuple[Any, Any]:
 def visits_of(tasks: Sequence[Task]) -> list[Visit]:
     """A visit of every task that has rows. Tasks whose dispatchers differ in their buffers alone have the same bounds."""
     visits: list[Visit] = []
+    if max((task.mesh.rows for task in tasks), default=0) > MANY_PAGES:
+        keep_pages()
     for task in tasks:
         if task.mesh.rows:
             twin = next((visit for visit in visits if bounds_alike(visit.task, task)), None)
@@ -151,30 +179,42 @@ def best_plan(tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
 
 def best_of(visits: list[Visit], tasks: Sequence[Task], limit: float = np.inf) -> Best | None:
     """``best_plan`` of tasks whose visits have begun."""
+    fastest = fastest_of(visits, limit)
+    return None if fastest is None else fastest.opened(visits, tasks)
+
+
+class Fastest(NamedTuple):
+    """The fastest plans of some tasks before they are opened: their time, infinity where none fits, and the rows of every task."""
+
+    seconds: float
+    tier: int  # as of ``Best``
+    room: float
+    rows: list[Any]
+
+    def opened(self, visits: list[Visit], tasks: Sequence[Task]) -> Best | None:
+        """The first of these plans."""
+        fitting = self.tier != UNFIT
+        plans = [open_rows(v.task, r, self.seconds, self.room, fitting) for v, r in zip(visits, self.rows, strict=True)]
+        return _first_of_equals(plans, [tasks.index(v.task) for v in visits], self.tier)
+
+
+def fastest_of(visits: list[Visit], limit: float = np.inf) -> Fastest | None:
+    """The fastest plans that keep memory free; where none does, the fastest that fit; where none fits, the leanest."""
     if not visits:
         return None
-    owners = [tasks.index(v.task) for v in visits]
     for tier, room in enumerate(rooms(visits[0].task)):
         seconds, rows = _fastest_rows(visits, room, limit)
         if np.isfinite(seconds):
-            plans = [open_rows(v.task, r, seconds, room) for v, r in zip(visits, rows, strict=True)]
-            return _first_of_equals(plans, owners, tier)
+            return Fastest(seconds, tier, room, rows)
         if np.isfinite(limit):
             return None
     room, rows = _leanest_rows(visits)
-    if not np.isfinite(room):
-        return None
-    plans = [open_rows(v.task, r, np.inf, room, fitting=False) for v, r in zip(visits, rows, strict=True)]
-    return _first_of_equals(plans, owners, UNFIT)
+    return Fastest(np.inf, UNFIT, room, rows) if np.isfinite(room) else None
 
 
-def may_fit(tasks: Sequence[Task]) -> bool:
+def may_fit(visits: Sequence[Visit]) -> bool:
     """False where no plan of some tasks fits: every row needs more memory at least than there is. True says nothing."""
-    distinct: list[Task] = []
-    for task in tasks:
-        if task.mesh.rows and not any(bounds_alike(task, other) for other in distinct):
-            distinct.append(task)
-    return any(np.any(least_memory(task, usable_choices(task, task.mesh.columns)) <= rooms(task)[-1]) for task in distinct)
+    return any(visit.may_fit for visit in visits)
 
 
 def least_memory(task: Task, choices: Choices) -> Any:
@@ -271,7 +311,7 @@ class Block:
 
     def times(self, at: Any, limit: float) -> Any:
         """The best time of the rows ``at`` these positions, over the values of choices that may give ``limit`` or less."""
-        timed = time_cells(self.task, self.rows, self.choices, self.cells.masks, self.bound <= limit, at)
+        timed = time_cells(self.task, self.rows, self.choices, self.cells.masks, self.bound <= limit, at, limit)
         untimed = np.where(timed.cells(self.bound.shape)[..., at], np.inf, self._bound_of(self.rows[at]))
         # what was learned holds for plans of any memory: for another room, and for dispatchers that send alike
         learned = np.minimum(row_minimum(timed.seconds), row_minimum(untimed)) * (1.0 - ROUNDING)
@@ -284,6 +324,8 @@ def _leanest_rows(visits: list[Visit]) -> tuple[float, list[Any]]:
     least = [np.full(v.task.mesh.rows, np.inf) for v in visits]
     lowest = np.inf
     for visit, device in zip(visits, least, strict=True):
+        some = np.argsort(visit.leanest, kind="stable")[: 8 * FIRST]
+        visit.within(some, np.zeros(some.shape), room=np.inf)  # where the bound of their first stage alone was known
         order = np.argsort(visit.leanest, kind="stable")
         for start in range(0, order.size, FIRST):
             rows = order[start : start + FIRST]

@@ -20,25 +20,27 @@ from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.offloading import host_update
-from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.memory.total import memory, memory_of_first
 from ironlaw.estimate.network.sharding import gradient_reduction, shared_table_reduction, stage_weights, weight_gather
 from ironlaw.estimate.pipeline.hand_overs import hand_over
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.estimate.placement import Placement
-from ironlaw.estimate.planner.grid import Choices, Task
+from ironlaw.estimate.planner.grid import Choices, Task, usable_choices
 from ironlaw.estimate.planner.layers import LAYER_CHOICES, distinct_layers, distinct_rows, placement_of_rows, summed, time_layers
 from ironlaw.estimate.planner.mesh import plan_of
-from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import LayerTimes, loads_of, through_stages, whole_step
+from ironlaw.estimate.planner.space import CHOICES, ENDS
+from ironlaw.estimate.step import LayerTimes, heads_of, loads_of, through_stages, whole_step
 from ironlaw.estimate.update import optimizer
 from ironlaw.frozen import same_but
+from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question import defaults
 from ironlaw.terms import Term, fold
 
 BOUNDED = ("recompute", "zero", "offload_optimizer")  # choices, in their order, that a bound has values for
 REPLICAS = ("dp_replicate", "dp_shard")
+ROUNDING = 1e-9  # of a bound: its sums round in another order than those of a step
 LEANEST = {  # the value of a choice that needs least memory; the others are compared
     **dict.fromkeys(("offload_activations", "offload_parameters", "offload_nvme"), max),
     **dict.fromkeys(("overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "overlap_ep"), min),
@@ -139,8 +141,8 @@ def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage],
     return least + shared
 
 
-def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
-    """Bytes that every plan of some rows needs, by value of each choice in BOUNDED and row.
+def memory_at_least(task: Task, rows: Any, choices: Choices, first: bool = False) -> Any:
+    """Bytes that every plan of some rows needs, by value of each choice in BOUNDED and row; ``first``: on its first stage alone.
 
     The rows that differ in chunks, replicas and dispatcher alone share the memory of one: with one chunk a rank, all data-parallel ranks
     sharing the states where some do, and no buffers of a dispatcher. Chunks hold more micro-batches in
@@ -152,21 +154,84 @@ def memory_at_least(task: Task, rows: Any, choices: Choices) -> Any:
     segments = any(how.startswith("segments:") for how in choices.of("recompute"))  # a chunk's layers are the most of a segment
     chunks = columns["vpp"] if task.job.count_embedding or segments else np.where(columns["first_stage_layers"] >= 0.0, columns["vpp"], 1.0)
     columns |= {"dp_shard": shards, "dp_replicate": ranks / shards, "vpp": chunks}
-    first, which = distinct_rows([column for column in columns.values() if column.size])
+    own, which = distinct_rows([column for column in columns.values() if column.size])
     lean = choices.only({name: (LEANEST[name](choices.of(name)),) for name in CHOICES if name in LEANEST})
-    plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len, **lean.columns())
+    plan = plan_of({name: column[own] for name, column in columns.items()}, task.global_batch_size, task.seq_len, **lean.columns())
     job = task.job.replace(moe_dispatcher=defaults.DISPATCHER)
     with np.errstate(all="ignore"):
-        device = np.broadcast_to(memory(job, task.cluster, plan).device, (*lean.shape, first.size))
+        needed = memory_of_first(job, task.cluster, plan) if first else memory(job, task.cluster, plan).device
+        device = np.broadcast_to(needed, (*lean.shape, own.size))
     others = tuple(axis for axis, name in enumerate(CHOICES) if name not in BOUNDED)
     device = device.min(axis=others)
     return np.where(np.isnan(device), 0.0, device)[..., which]
 
 
+def may_take(task: Task, within: float, columns: dict[str, Any]) -> Any:
+    """False for mesh rows all of whose plans take more than ``within`` seconds, however they split their layers (``work_at_least``).
+
+    ``task`` has no mesh yet. Documents that take context ranks by their length are not judged.
+    """
+    documents = task.job.documents
+    if documents is not None and documents.cp_by_length:
+        return np.ones(columns["gpus"].shape, dtype=bool)
+    return work_at_least(task, columns) * (1.0 - ROUNDING) <= within
+
+
+def work_at_least(task: Task, columns: dict[str, Any]) -> Any:
+    """Seconds that no plan of some rows beats, whatever its stages and chunks: the work of all layers, spread evenly over the stages."""
+    choices, placed = usable_choices(task, columns), placement_of_rows(task, columns)
+    fewest = _fewest_on_first(task, columns)
+    ranks = columns["dp_replicate"] * columns["dp_shard"]
+    read = [column for name, column in columns.items() if name not in (*REPLICAS, *ENDS, "vpp")]
+    first, of_row = distinct_rows([*read, ranks, fewest, *placed])
+    plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
+    layers, which = distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded=False)
+    of_layers, layers = computed(task.job, layers)
+    job, plan = computed(task.job, plan)
+    with np.errstate(all="ignore"):
+        times, embedding, head = time_layers(of_layers, task, layers)
+        one_layer = {kind: summed(layer.terms) for kind, layer in times.items()}
+        whole = embedding + heads_of(job) * head + sum(kind.count * time for kind, time in one_layer.items())
+        work = _least(whole, layers).min(axis=0)[0, 0, which]
+        work = (work - _not_counted(task, one_layer, layers, plan, fewest[first], which)) / plan.pp
+        parts = [Term("micro-batches", np.maximum(work, 0.0) * plan.num_microbatches, "s")]
+        least = whole_step(task.cluster, placed.domains[first].astype(np.float64), parts).value
+        return np.where(np.isnan(least), 0.0, least)[of_row]
+
+
+def _fewest_on_first(task: Task, columns: dict[str, Any]) -> Any:
+    """The fewest layers that the first stage has in any split that ``ends`` tries; 0 where the question lists the layers of end stages."""
+    layers, pp = float(task.job.model.num_hidden_layers), columns["pp"]
+    if any(isinstance(task.space.of(axis), tuple) for axis in ENDS) or task.job.layers_per_stage:
+        return np.where(pp > 1.0, 0.0, layers)
+    most_on_last = np.minimum(np.ceil(np.maximum(layers / pp, columns["vpp"].max())), layers)
+    by_rule, counted = np.floor((layers - most_on_last) / np.maximum(pp - 1.0, 1.0)), np.floor((layers + 2.0) / pp) - 1.0
+    return np.where(pp > 1.0, np.maximum(np.minimum(by_rule, counted), 0.0), layers)
+
+
+def _not_counted(task: Task, one_layer: dict[Kind, Any], layers: Plan, plan: Plan, fewest: Any, which: Any) -> Any:
+    """Work that a step may leave out: stages of a class count as its first, which may have layers of a kind that the others do not have."""
+    inner = [kind for kind in one_layer if kind.place not in ("tower", "end")]
+    edges = {edge for kind in inner for edge in (kind.first, kind.last)} - {0.0, float(task.job.model.num_hidden_layers)}
+    if not edges and not any(kind.alike for kind in inner):
+        return 0.0
+    longest: Any = 0.0
+    for kind in inner:
+        longest = np.maximum(longest, one_layer[kind])
+    longest = np.broadcast_to(longest, np.broadcast_shapes(np.shape(longest), np.shape(layers.tp)))
+    most = longest.reshape(-1, longest.shape[-1]).max(axis=0)[which]
+    beyond = np.maximum(max(edges, default=np.inf) - fewest, 0.0) if not any(kind.alike for kind in inner) else np.inf
+    return np.where(plan.pp > 2.0, (plan.pp - 2.0) * beyond * most, 0.0)
+
+
 def bounds_alike(one: Task, other: Task) -> bool:
     """True for tasks with the same rows and bounds: their jobs differ in dispatchers that send alike, if at all."""
-    same = one.mesh is other.mesh and same_but(one.cluster, other.cluster) and same_but(one.job, other.job, "moe_dispatcher")
-    return same and dispatcher_of(one.job).sends_once == dispatcher_of(other.job).sends_once
+    return one.mesh is other.mesh and same_but(one.cluster, other.cluster) and jobs_alike(one.job, other.job)
+
+
+def jobs_alike(one: Job, other: Job) -> bool:
+    """True for jobs that differ in dispatchers that send alike, if at all."""
+    return same_but(one, other, "moe_dispatcher") and dispatcher_of(one).sends_once == dispatcher_of(other).sends_once
 
 
 def _least(value: Any, layers: Plan) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
-from ironlaw.estimate.planner.best import ROUNDING, UNFIT, Best, may_fit
-from ironlaw.estimate.planner.evidence import as_plan, preferred_plan
+from ironlaw.estimate.planner.best import UNFIT, Best, Visit, fastest_of, may_fit, visits_of
+from ironlaw.estimate.planner.bounds import ROUNDING
+from ironlaw.estimate.planner.evidence import as_plan, preferred_plan, score_of
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
@@ -42,6 +44,7 @@ class Choice(NamedTuple):
     seconds: float = 0.0  # of a step, where the plan was searched
     faster: Faster | None = None  # the fastest plan, where the plan was preferred for its evidence
     final: bool = True  # False where only the fastest plan was looked for, and one with more evidence may be preferred
+    score: Callable[[], float] = lambda: np.inf  # of the fastest plan, where it keeps memory free: no better plan takes longer
 
 
 class Faster(NamedTuple):
@@ -52,7 +55,34 @@ class Faster(NamedTuple):
     never_measured: tuple[str, ...]
 
 
-def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Choice:
+class Search(NamedTuple):
+    """The tasks of a row with the options of the job of each, the space without what the stack lacks, and the visits of the tasks."""
+
+    variants: list[dict[str, Any]]
+    tasks: list[Task]
+    space: Space
+    visits: list[Visit]
+
+
+class Bounds(dict[Any, Bound]):
+    """The question bound for each variant of its job; and the first search of what few run: a second one goes on where it ended."""
+
+    def __init__(self, bound: Bound | None = None) -> None:
+        super().__init__({} if bound is None else {(): bound})
+        self._seldom: dict[Row, Search] = {}
+
+    def of_seldom(self, bound: Bound, row: Row, space: Space) -> Search:
+        """The search of a row with what few run, in the space of the question."""
+        if row in self._seldom:
+            return self._seldom[row]
+        variants, tasks, own = tasks_of_row(bound, row, space, self, seldom=True)
+        found = Search(variants, tasks, own, visits_of(tasks))
+        if not self._seldom:
+            self._seldom[row] = found
+        return found
+
+
+def choose(bound: Bound, row: Row, space: Space, bounds: Bounds) -> Choice:
     """The plan of one row, and its batch where the question gives none. ``bounds`` keeps the question bound for each variant."""
     job, filled = bound.job(framework_of(bound, row)), with_implied(row, bound.asked.schedule)
     if is_given(filled, bound.model):
@@ -68,7 +98,8 @@ def choose(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound]) -> Ch
     if not rough or not choice.seconds:
         return choice
     row = row._replace(global_batch_size=choice.row.global_batch_size)
-    return search_row(bound, row, space, bounds) or _without_plan(bound, row)
+    known = search_row(bound, row, space, bounds, choice.seconds * (1.0 + ROUNDING), within=choice.score()) if choice.tier == 0 else None
+    return known or search_row(bound, row, space, bounds, doubtful=choice.tier == UNFIT) or _without_plan(bound, row)
 
 
 def is_rough(bound: Bound, space: Space) -> bool:
@@ -76,7 +107,7 @@ def is_rough(bound: Bound, space: Space) -> bool:
     return bool(bound.model.num_experts) and not space.own
 
 
-def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], rough: bool = False) -> Choice:
+def choose_batch(bound: Bound, row: Row, space: Space, bounds: Bounds, rough: bool = False) -> Choice:
     """The batch of a row that gives none, with its best plan in a space; ``rough``: with its fastest in a part of it.
 
     Batches are compared by their fastest plans.
@@ -107,7 +138,7 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
     if rough or choice.final:
         return choice
     limit = np.inf if choice.tier else choice.seconds * (1.0 + ROUNDING)  # the fastest is known
-    return search_row(bound, row, space, bounds, limit) or choice
+    return search_row(bound, row, space, bounds, limit, within=choice.score()) or choice
 
 
 def _sequences_at_once(job: Job, row: Row) -> float:
@@ -125,33 +156,54 @@ def search_row(
     bound: Bound,
     row: Row,
     space: Space,
-    bounds: dict[Any, Bound],
+    bounds: Bounds,
     limit: float = np.inf,
     rough: bool = False,
     fitting: bool = False,
     by_score: bool = True,
+    within: float = np.inf,
+    doubtful: bool = False,
 ) -> Choice | None:
     """The best plan of a row with a batch (``best.best_plan``); None where no plan is legal, or none is within ``limit`` seconds.
 
     ``rough``: of the part of the space in which batches are compared. ``fitting``: None also where bounds of memory say that no plan fits.
-    Without ``by_score`` the fastest plan, whatever its evidence.
+    Without ``by_score`` the fastest plan, whatever its evidence. ``within`` is the score of a plan of the row, where one is known.
+    ``doubtful``: probably no plan fits, which bounds of memory are asked first.
     """
-    whole, (variants, tasks, space) = space, tasks_of_row(bound, row, space, bounds, rough=rough)
-    best = None if fitting and not may_fit(tasks) else preferred_plan(tasks, limit, by_score)
-    if not bound.asked.framework and np.isinf(limit) and (best is None or best.fastest.tier == UNFIT):  # nothing else fits: what few run
-        rare = tasks_of_row(bound, row, whole, bounds, seldom=True)
-        if not (fitting or (rough and best)) or may_fit(rare[1]):
-            variants, tasks, space = rare
-            best = preferred_plan(tasks, limit, by_score)
+    within = within if by_score else limit
+    if by_score and np.isfinite(limit) and np.isinf(within):  # the fastest plan says which rows may have one that is preferred
+        fastest = search_row(bound, row, space, bounds, limit, rough, fitting, by_score=False)
+        if fastest is None or fastest.final:
+            return fastest
+        limit, within = fastest.seconds * (1.0 + ROUNDING), fastest.score()
+    named = bool(bound.asked.framework)
+    variants, tasks, own = tasks_of_row(bound, row, space, bounds, rough=rough, within=within)
+    visits = visits_of(tasks)
+    if rough and not by_score and ((fastest := _fastest(row, tasks, visits, limit, fitting)) or np.isfinite(limit)):
+        return fastest
+    skipped = (fitting or (doubtful and not named)) and not may_fit(visits)
+    best = None if skipped else preferred_plan(tasks, limit, by_score, visits)
+    if not named and np.isinf(limit) and (best is None or best.fastest.tier == UNFIT):  # nothing else fits: what few run
+        rare = bounds.of_seldom(bound, row, space)
+        if not (fitting or (rough and best)) or may_fit(rare.visits):
+            variants, tasks, own, visits = rare
+            best = preferred_plan(tasks, limit, by_score, visits)
     if best is None:
         return None
     preferred, values = best.best, _values(best.best)
-    searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(space.varies, columns_of(axis)))))
+    searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(own.varies, columns_of(axis)))))
     chosen = _open_axes(bound, row, searched)
-    found = Choice(
-        row_of(row, values), chosen, variants[preferred.task], preferred.tier, float(preferred.plan.seconds[0]), final=best.final
-    )
+    seconds, score = float(preferred.plan.seconds[0]), best.score
+    found = Choice(row_of(row, values), chosen, variants[preferred.task], preferred.tier, seconds, None, best.final, lambda: score)
     return found if best.best is best.fastest else found._replace(faster=_faster(row, tasks, best.fastest))
+
+
+def _fastest(row: Row, tasks: list[Task], visits: list[Visit], limit: float, fitting: bool) -> Choice | None:
+    """How long the fastest plan of a row takes, without its plan; None where none is within ``limit``, or none fits."""
+    found = None if fitting and not may_fit(visits) else fastest_of(visits, limit)
+    if found is None or found.tier == UNFIT:
+        return None
+    return Choice(row, (), {}, found.tier, found.seconds, None, False, partial(score_of, tasks, visits, found))
 
 
 def _values(best: Best) -> dict[str, Any]:
@@ -174,7 +226,7 @@ def search_settings(bound: Bound) -> Choice | None:
     (row,) = bound.asked.rows
     job, space = bound.job(framework_of(bound, row)), read_space(None)
     closed = close_by_rule(job, with_implied(row, bound.asked.schedule))._replace(overlap=row.overlap)
-    bounds: dict[Any, Bound] = {(): bound}
+    bounds = Bounds(bound)
     variants, tasks, _ = tasks_of_row(bound, closed, space, bounds, closed=False)
     found = preferred_plan(tasks)
     if found is None or found.best.tier == UNFIT:
@@ -184,11 +236,19 @@ def search_settings(bound: Bound) -> Choice | None:
 
 
 def tasks_of_row(
-    bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seldom: bool = False, rough: bool = False, closed: bool = True
+    bound: Bound,
+    row: Row,
+    space: Space,
+    bounds: Bounds,
+    seldom: bool = False,
+    rough: bool = False,
+    closed: bool = True,
+    within: float = np.inf,
 ) -> tuple[list[dict[str, Any]], list[Task], Space]:
     """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have.
 
-    ``closed``: where the row gives a whole plan, the axes that it leaves out follow their rules.
+    ``closed``: where the row gives a whole plan, the axes that it leaves out follow their rules. Rows all of whose plans take more than
+    ``within`` seconds are left out of the tasks.
     """
     given = given_axes(bound.asked, row)
     job = bound.job(framework_of(bound, row))
@@ -201,7 +261,7 @@ def tasks_of_row(
     for variant in variants:
         own = _variant_of(bound, variant, bounds)
         usable = usable_space(space, own, sizes["gpus"], sizes["seq_len"])
-        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes, tasks))
+        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes, tasks, within))
     return variants, tasks, space
 
 
@@ -210,7 +270,7 @@ def _open_axes(bound: Bound, row: Row, axes: Collection[str]) -> tuple[str, ...]
     return tuple(n for n in OPEN_AXES if n in axes and getattr(row, n) is None and (n not in ("ep", "etp") or bound.model.num_experts))
 
 
-def _variant_of(bound: Bound, variant: dict[str, Any], bounds: dict[Any, Bound]) -> Bound:
+def _variant_of(bound: Bound, variant: dict[str, Any], bounds: Bounds) -> Bound:
     """The question bound for a variant of its job; bound once."""
     key = tuple(variant.items())
     if key not in bounds:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.planner.best import UNFIT, Best, Visit, best_of, visits_of
+from ironlaw.estimate.planner.best import UNFIT, Best, Block, Fastest, Visit, best_of, visits_of
+from ironlaw.estimate.planner.bounds import ROUNDING
 from ironlaw.estimate.planner.grid import Task, rooms, row_minimum
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
@@ -23,6 +24,7 @@ from ironlaw.estimate.support import never_measured, never_measured_degrees
 from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
 
 OPENED = 64  # rows whose plans are scored at once
+TIMED = 16 * OPENED  # rows that are timed at once, to find those whose plans are worth to be opened
 
 
 class Preferred(NamedTuple):
@@ -31,20 +33,32 @@ class Preferred(NamedTuple):
     best: Best
     fastest: Best
     final: bool = True  # False where a plan with a better score than the fastest may be left
+    score: float = np.inf  # of the fastest, where it keeps memory free
 
 
-def preferred_plan(tasks: Sequence[Task], limit: float = np.inf, by_score: bool = True) -> Preferred | None:
+def preferred_plan(
+    tasks: Sequence[Task], limit: float = np.inf, by_score: bool = True, visits: list[Visit] | None = None
+) -> Preferred | None:
     """The plan of the best score that keeps to the room of the fastest (``best.best_plan``). None where there is no plan within ``limit``.
 
-    Where no plan fits, the leanest is both. Without ``by_score`` the fastest is both.
+    Where no plan fits, the leanest is both. Without ``by_score`` the fastest is both. ``visits`` are those of the tasks, where they have
+    begun.
     """
-    visits = visits_of(tasks)
+    visits = visits_of(tasks) if visits is None else visits
     fastest = best_of(visits, tasks, limit)
     if fastest is None:
         return None
-    if fastest.tier == UNFIT or scores(tasks[fastest.task], fastest.plan)[0] == fastest.plan.seconds[0]:
-        return Preferred(fastest, fastest)
-    return Preferred(_best_score(visits, tasks, fastest), fastest) if by_score else Preferred(fastest, fastest, final=False)
+    score = float(scores(tasks[fastest.task], fastest.plan)[0])
+    known = score if fastest.tier == 0 else np.inf
+    if fastest.tier == UNFIT or score == fastest.plan.seconds[0]:
+        return Preferred(fastest, fastest, score=known)
+    return Preferred(_best_score(visits, tasks, fastest) if by_score else fastest, fastest, by_score, known)
+
+
+def score_of(tasks: Sequence[Task], visits: list[Visit], fastest: Fastest) -> float:
+    """The score of the fastest plan; infinity where it does not keep memory free."""
+    best = fastest.opened(visits, tasks) if fastest.tier == 0 else None
+    return np.inf if best is None else float(scores(tasks[best.task], best.plan)[0])
 
 
 def _best_score(visits: Sequence[Visit], tasks: Sequence[Task], fastest: Best) -> Best:
@@ -53,10 +67,16 @@ def _best_score(visits: Sequence[Visit], tasks: Sequence[Task], fastest: Best) -
     for visit in visits:
         task, at = visit.task, tasks.index(visit.task)
         room = rooms(task)[fastest.tier]
-        rows, bound = _hopeful_rows(visit, room, least)
-        while rows.size and bound[0] <= least:
-            plans = open_rows(task, rows[:OPENED], least, room)
-            rows, bound = rows[OPENED:], bound[OPENED:]
+        rows, bound, price = _hopeful_rows(visit, room, least)
+        timed = np.empty(rows.size)
+        for start in range(0, rows.size, OPENED):
+            if bound[start] > least:
+                break
+            if start % TIMED == 0:  # before plans are opened, of many rows at once
+                some = slice(start, start + TIMED)
+                timed[some] = _score_at_least(visit, rows[some], price[some], room, least)
+            some = slice(start, start + OPENED)
+            plans = open_rows(task, rows[some][timed[some] <= least], least, room)
             if not plans.seconds.size:
                 continue
             score = scores(task, plans)
@@ -66,8 +86,17 @@ def _best_score(visits: Sequence[Visit], tasks: Sequence[Task], fastest: Best) -
     return best
 
 
-def _hopeful_rows(visit: Visit, room: float, least: float) -> tuple[Any, Any]:
-    """The rows whose plans may have a score of at most ``least`` within ``room``, and a bound of it, the lowest first."""
+def _score_at_least(visit: Visit, rows: Any, price: Any, room: float, least: float) -> Any:
+    """A bound of the score of some rows within ``room``, from the times of their plans that may have a score of at most ``least``."""
+    block, found = Block(visit, rows, room, least / price.min()), np.full(rows.size, np.inf)
+    at = np.flatnonzero(block.least * price <= least)
+    if at.size:
+        found[at] = block.times(at, least / price.min()) * price[at] * (1.0 - ROUNDING)
+    return found
+
+
+def _hopeful_rows(visit: Visit, room: float, least: float) -> tuple[Any, Any, Any]:
+    """The rows whose plans may have a score of at most ``least`` within ``room``, a bound of it, lowest first, and their least price."""
     task = visit.task
     rows = np.flatnonzero((visit.leanest <= room) & (row_minimum(visit.least) <= least))
     price = task.price ** never_measured_degrees(task.job, {n: column[rows] for n, column in task.mesh.columns.items()}, task.seq_len)
@@ -75,7 +104,7 @@ def _hopeful_rows(visit: Visit, room: float, least: float) -> tuple[Any, Any]:
     rows, price = rows[near], price[near]
     bound = price * visit.within(rows, visit.tighter.of(rows), room) if rows.size else np.empty(0)
     order = np.argsort(bound, kind="stable")[: np.count_nonzero(bound <= least)]
-    return rows[order], bound[order]
+    return rows[order], bound[order], price[order]
 
 
 def scores(task: Task, plans: Plans) -> Any:

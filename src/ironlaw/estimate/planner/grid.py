@@ -187,9 +187,12 @@ def evaluate_cells(task: Task, index: Any, choices: Choices) -> Cells:
     return Cells(plan, masks, needed.device, needed.fits)
 
 
-def timed_parts(task: Task, plan: Plan, masks: list[Any]) -> list[Term]:
-    """The parts of a step, with a penalty where a mask is false; adding 0 to the others is exact."""
-    parts, _, _ = step_parts(task.job, task.cluster, plan)
+def timed_parts(task: Task, plan: Plan, masks: list[Any], limit: Any = np.inf) -> list[Term]:
+    """The parts of a step, with a penalty where a mask is false; adding 0 to the others is exact.
+
+    Where a plan takes more than ``limit``, the sum of its parts may be less, but is more than ``limit``.
+    """
+    parts, _, _ = step_parts(task.job, task.cluster, plan, limit)
     values = [np.asarray(part.value) for part in parts]
     for allowed in masks:
         values = _with_penalty(values, np.where(allowed, 0.0, ILLEGAL))

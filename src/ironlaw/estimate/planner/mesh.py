@@ -20,6 +20,7 @@ from ironlaw.plan import BY_RULE, Plan
 COLUMNS = ("gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", *ENDS)
 ORDER = ("gpus", "tp", "pp", "cp", "dp_replicate", "dp_shard", "micro_batch_size", "vpp", "ep", "etp", *ENDS)  # the first varies slowest
 MOST_ROWS = 3_000_000
+FEW, MANY = 1 << 12, 5 << 12  # rows above which it pays to ask whether they are wanted: before their layers are split, and without
 
 
 class Mesh(Frozen):
@@ -44,8 +45,12 @@ def mesh_rows(
     global_batch_size: float,
     seq_len: float,
     balance: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    keep: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Mesh:
-    """The legal rows of one number of accelerators; ``balance`` splits the layers of rows whose last stage the space balances."""
+    """The legal rows of one number of accelerators; ``balance`` splits the layers of rows whose last stage the space balances.
+
+    ``keep`` is true for the rows that are wanted, however their layers are split; the others are left out before they are split.
+    """
     blocks: list[Any] = [np.empty((0, len(ORDER)))]
     ends = _end_layers(space)
     rows = 0
@@ -63,7 +68,11 @@ def mesh_rows(
             check_number(rows, gpus)
     columns = {name: np.concatenate([block[:, ORDER.index(name)] for block in blocks]) for name in COLUMNS}
     del blocks  # a space with millions of rows takes most of its memory here
-    if balance is not None and space.of("last_stage_layers") == "balanced" and rows:
+    balanced = balance is not None and space.of("last_stage_layers") == "balanced"
+    if keep is not None and rows > (FEW if balanced else MANY):
+        wanted = keep(columns)
+        columns = {name: column[wanted] for name, column in columns.items()}
+    if balance is not None and balanced and columns["gpus"].size:
         columns = balance(columns)
     legal, rejected = _check_rules(space, job, columns, global_batch_size, seq_len)
     return Mesh({name: column[legal] for name, column in columns.items()}, rejected)

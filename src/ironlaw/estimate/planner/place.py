@@ -8,7 +8,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.question import Bound, framework_of
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import Choice, Faster, bind_variant, choose
+from ironlaw.estimate.planner.choose import Bounds, Choice, Faster, bind_variant, choose
 from ironlaw.estimate.planner.remedies import NONE, Remedies, remedies_of
 from ironlaw.estimate.planner.rows import plan_of_rows
 from ironlaw.estimate.planner.space import read_space
@@ -35,7 +35,7 @@ class Placed(Frozen):
 def place(bound: Bound) -> list[Placed]:
     """A plan for every row: the given one, else the best of the space (``best.best_plan``); rows that are alike are searched once."""
     space = read_space(bound.asked.space)
-    bounds: dict[Any, Bound] = {(): bound}
+    bounds = Bounds(bound)
     choices: dict[Row, Choice] = {}
     for row in bound.asked.rows:
         if row not in choices:
@@ -73,7 +73,7 @@ def _place(
     )
 
 
-def place_choice(row: Row, choice: Choice, bounds: dict[Any, Bound]) -> Placed:
+def place_choice(row: Row, choice: Choice, bounds: Bounds) -> Placed:
     """The plan that was chosen for one row; ``bounds`` has the question bound for its variant."""
     own = bounds[tuple(choice.variant.items())]
     own = own.replace(asked=own.asked.replace(rows=(row,)))

@@ -47,7 +47,7 @@ def _open_some(task: Task, rows: Any, limit: float, room: float, fitting: bool) 
     with np.errstate(all="ignore"):
         cells = evaluate_cells(task, rows, choices)
         inside = (cells.device <= room) & (cells.fits if fitting else True)
-        parts = timed_parts(task, cells.plan, [*cells.masks, inside])
+        parts = timed_parts(task, cells.plan, [*cells.masks, inside], limit)
         device = np.broadcast_to(cells.device, (*choices.shape, rows.size))
         pieces = []
         for at, value in sum_parts(task, domains_taken(task.cluster, cells.plan), parts, rows.size):

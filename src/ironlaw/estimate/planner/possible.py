@@ -9,8 +9,8 @@ import numpy as np
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.memory.total import memory
-from ironlaw.estimate.planner.best import least_memory, may_fit
-from ironlaw.estimate.planner.choose import tasks_of_row
+from ironlaw.estimate.planner.best import least_memory, may_fit, visits_of
+from ironlaw.estimate.planner.choose import Bounds, tasks_of_row
 from ironlaw.estimate.planner.grid import MOST_CELLS, Task, all_true, evaluate_cells, legal_masks, rooms, usable_choices
 from ironlaw.estimate.planner.place import place
 from ironlaw.estimate.planner.rows import is_given, with_implied
@@ -35,7 +35,7 @@ def has_plan(bound: Bound) -> bool | None:
 
 def may_have_plan(bound: Bound) -> bool:
     """False where no plan of the first row of a question fits, found from lower bounds of memory alone. True says nothing."""
-    return _gives_plan(bound) or may_fit(_first_tasks(bound, seldom=not bound.asked.framework))
+    return _gives_plan(bound) or may_fit(visits_of(_first_tasks(bound, seldom=not bound.asked.framework)))
 
 
 def _gives_plan(bound: Bound) -> bool:
@@ -49,7 +49,7 @@ def _first_tasks(bound: Bound, seldom: bool = False) -> list[Task]:
     Where the question gives no batch, it is the first of the planner's that has a legal plan: how much memory a plan needs hardly
     depends on it.
     """
-    row, space, bounds = bound.asked.rows[0], read_space(bound.asked.space), {(): bound}
+    row, space, bounds = bound.asked.rows[0], read_space(bound.asked.space), Bounds(bound)
     gpus, micro = row.gpus or 1.0, row.micro_batch_size or 1.0
     allowed = batch_range(bound, row)
     batches = [row.global_batch_size] if row.global_batch_size else allowed.to_try(gpus, micro)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.planner.choose import Choice, choose, choose_batch, is_rough, search_row
+from ironlaw.estimate.planner.choose import Bounds, Choice, choose, choose_batch, is_rough, search_row
 from ironlaw.estimate.planner.space import Space
 from ironlaw.question import defaults
 from ironlaw.question.fields import Row
@@ -45,7 +45,7 @@ class Remedies(NamedTuple):
 NONE = Remedies()
 
 
-def remedies_of(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], choice: Choice) -> Remedies:
+def remedies_of(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Choice) -> Remedies:
     """What makes the chosen plan of a row much faster; of a plan that is given, whether its default batch is above the limit."""
     allowed = batch_range(bound, row)
     over = row.global_batch_size is None and (choice.row.global_batch_size or 0.0) > allowed.most
@@ -58,7 +58,7 @@ def remedies_of(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], 
     return Remedies(near, larger, fewer, limit)
 
 
-def near_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], seconds: float, worth: float = WORTH) -> Other | None:
+def near_batch(bound: Bound, row: Row, space: Space, bounds: Bounds, seconds: float, worth: float = WORTH) -> Other | None:
     """A batch near the given one with a plan of ``worth`` times the tokens per second, and how many times; None where there is none.
 
     ``seconds`` is the step with the given batch. Only a batch that shares few divisors with the accelerators is worth the search.
@@ -78,7 +78,7 @@ def near_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], s
     return best
 
 
-def larger_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], choice: Choice) -> Other | None:
+def larger_batch(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Choice) -> Other | None:
     """The batch, 2, 4 or 8 times the row's, that holds back accelerators with less than one sequence each; None where none does much.
 
     A default batch of a run whose tokens are known is at its limit, or loses little to it, so no larger one is named.
@@ -101,7 +101,7 @@ def larger_batch(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound],
     return Other(LARGER * batch, most) if most else None
 
 
-def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], choice: Choice, over: bool) -> Other | None:
+def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Choice, over: bool) -> Other | None:
     """Fewer accelerators, each of which does more than a ninth more, that do most; ``over``: those that do with a smaller batch.
 
     The numbers are compared in the rough space, then the best of them is asked for in the whole one.
@@ -122,12 +122,12 @@ def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: dict[Any, B
     return max(worth, key=lambda one: one.times, default=None)
 
 
-def _whole_rate(bound: Bound, row: Row, gpus: float, space: Space, bounds: dict[Any, Bound]) -> float:
+def _whole_rate(bound: Bound, row: Row, gpus: float, space: Space, bounds: Bounds) -> float:
     """Sequences per second of the plan of an estimate on another number of accelerators."""
     return _rate_of(choose(bound, row._replace(gpus=gpus), space, bounds))
 
 
-def _rate(bound: Bound, row: Row, space: Space, bounds: dict[Any, Bound], rough: bool) -> float:
+def _rate(bound: Bound, row: Row, space: Space, bounds: Bounds, rough: bool) -> float:
     """Sequences per second of the best plan of a row, with the batch it gives or the default one; 0 where none fits."""
     given = row.global_batch_size is not None
     found = search_row(bound, row, space, bounds, rough=rough) if given else choose_batch(bound, row, space, bounds, rough)

@@ -8,6 +8,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import ANY, Can, has
 from ironlaw.catalog.records import Bands
@@ -16,6 +18,7 @@ from ironlaw.estimate.abilities import form_of
 from ironlaw.estimate.bind.objective import runs_passes_of
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.pipeline.schedules import one_chunk
+from ironlaw.estimate.planner.bounds import jobs_alike, may_take
 from ironlaw.estimate.planner.ends import balanced_rows
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
@@ -145,12 +148,16 @@ def price_of(job: Job, folders: tuple[str, ...]) -> float:
     return 1.0 + record.told_apart.value if has_runs(job) else 1.0
 
 
-def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], others: Sequence[Task] = ()) -> Task:
+def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], others: Sequence[Task] = (), within: float = np.inf) -> Task:
     """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length.
 
-    The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it.
+    The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it. Where it is known that
+    plans which take more than ``within`` seconds are not wanted, rows all of whose plans do are left out.
     """
     margin, price = bound.margin(job.framework.name), 1.0 if space.own else price_of(job, bound.folders)
     task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price)
     alike = (other.mesh for other in others if other.space == space and same_but(other.job, job, "moe_dispatcher"))
-    return task.replace(mesh=next(alike, None) or mesh_rows(space, job, **sizes, balance=partial(balanced_rows, task)))
+    if np.isfinite(within):
+        alike = (other.mesh for other in others if other.space == space and jobs_alike(other.job, job))
+    keep = partial(may_take, task, within) if np.isfinite(within) else None
+    return task.replace(mesh=next(alike, None) or mesh_rows(space, job, **sizes, balance=partial(balanced_rows, task), keep=keep))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.planner.bounds import BOUNDED
+from ironlaw.estimate.planner.bounds import BOUNDED, ROUNDING
 from ironlaw.estimate.planner.grid import ILLEGAL, Choices, Task, reduce_free_choices, sum_parts, timed_parts
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES
@@ -40,11 +40,24 @@ class Timed(NamedTuple):
                 timed = timed & keep.reshape(*(-1 if other == axis else 1 for other in range(len(shape) - 1)), 1)
         return timed
 
+    def known(self, limit: Any) -> tuple[Any, Any]:
+        """Times up to ``limit``, infinity for others; and where they take longer a bound of the time, else infinity."""
+        beyond = np.isfinite(self.seconds) & (self.seconds > limit)
+        return np.where(beyond, np.inf, self.seconds), np.where(beyond, self.seconds * (1.0 - ROUNDING), np.inf)
 
-def time_cells(task: Task, rows: Any, choices: Choices, masks: Sequence[Any], hopeful: Any, at: Any) -> Timed:
+    def placed(self, column: Any, shape: tuple[int, ...], other: Any) -> Any:
+        """A column of these rows and values in a block of this shape, ``other`` in its other cells."""
+        whole = np.full(shape, other)
+        used = (np.arange(size) if keep is None else np.flatnonzero(keep) for size, keep in zip(shape, self.used, strict=False))
+        whole[np.ix_(*used, self.at)] = column
+        return whole
+
+
+def time_cells(task: Task, rows: Any, choices: Choices, masks: Sequence[Any], hopeful: Any, at: Any, limit: Any = np.inf) -> Timed:
     """Time the cells of a block that are ``hopeful``, and others of their rows and values, at the positions ``at`` of ``rows``.
 
-    ``hopeful`` has the shape of memory; ``masks`` are true where a cell is a legal plan unlike all others.
+    ``hopeful`` has the shape of memory; ``masks`` are true where a cell is a legal plan unlike all others. Of cells that take more than
+    ``limit`` (one for all, or in the shape of memory) it is enough that they do: their times are between the two.
     """
     found = Timed(at, [_used(hopeful[..., at], axis) for axis in range(hopeful.ndim - 1)], None)
     values = tuple(v if used is None else keep_used(v, used) for v, used in zip(choices.values, found.used, strict=True))
@@ -54,7 +67,7 @@ def time_cells(task: Task, rows: Any, choices: Choices, masks: Sequence[Any], ho
     inner = tuple(axis for axis, size in enumerate(shape[:-1]) if size == 1)
     seconds = np.empty((*shape[:-1], at.size))
     with np.errstate(all="ignore"):
-        parts = reduce_free_choices(timed_parts(task, plan, [found.cut(mask) for mask in masks]), shape)
+        parts = reduce_free_choices(timed_parts(task, plan, [found.cut(mask) for mask in masks], found.cut(limit)), shape)
         for some, value in sum_parts(task, domains_taken(task.cluster, plan), parts, at.size):
             seconds[..., some] = np.fmin.reduce(value, axis=inner, keepdims=True)
     return found._replace(seconds=np.where(seconds < ILLEGAL, seconds, np.inf))  # a masked cell, or one outside a law's domain, is no plan
