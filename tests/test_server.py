@@ -132,6 +132,21 @@ def test_a_report_is_handed_out(client):
     assert reply.status_code == 200 and reply.text.startswith("<!doctype html>") and "ironlaw estimate llama-3-8b" in reply.text
 
 
+def test_every_page_says_how_wrong_it_is(client):
+    from ironlaw.validate.shipped import read_shipped
+
+    shipped = read_shipped()
+    error = f"{shipped['headline']['family_median_abs_error'] * 100.0:.1f}"
+    assert f"Median error {error}" in client.get("/estimate").text
+    page = client.get("/validation")
+    assert (
+        page.status_code == 200
+        and page.text.count("<circle") == len(shipped["predictions"])
+        and f"The median error is {error}" in page.text
+    )
+    assert all(f">{group['key']}<" in page.text for group in shipped["groups"])
+
+
 def test_the_description_lists_what_is_served(client):
     described = client.get("/openapi.json").json()
     assert set(described["paths"]) == {f"/api/{verb}" for verb in app.VERBS}

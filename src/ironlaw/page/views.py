@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ironlaw.page import compare, estimate, generic, plan
+from ironlaw.page import compare, estimate, generic, plan, validation
 from ironlaw.page.parts import View
 
-VIEWS: dict[str, Callable[[Mapping[str, Any]], View]] = {"estimate": estimate.view, "plan": plan.view, "compare": compare.view}
+VIEWS: dict[str, Callable[[Mapping[str, Any]], View]] = {
+    "estimate": estimate.view, "plan": plan.view, "compare": compare.view, "validate": validation.view,
+}  # fmt: skip
 
 
 def view_of(verb: str, answer: Mapping[str, Any]) -> View:

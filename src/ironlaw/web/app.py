@@ -66,6 +66,7 @@ def make_app() -> Starlette:
         Route("/", _home),
         Route("/static/{name}", _static),
         Route("/names/{kind}", _names),
+        Route("/validation", _validation),
         Route("/openapi.json", _openapi),
         Route("/part/{verb}", _part),
         Route("/api/{verb}", _api),
@@ -273,6 +274,12 @@ async def _static(request: Request) -> Response:
         return PlainTextResponse("not found", 404)
     package, path, kind = STATIC[name]
     return Response((resources.files(package) / path).read_text("utf-8"), media_type=kind)
+
+
+async def _validation(request: Request) -> Response:
+    """How wrong the predictions were."""
+    del request
+    return HTMLResponse(draw.validation_page())
 
 
 async def _names(request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -44,10 +45,11 @@ from htpy import (
 from htpy import input as entry
 
 from ironlaw.interface import arguments
-from ironlaw.page import words
+from ironlaw.page import validation, words
 from ironlaw.page.estimate import memory_block, values_block
 from ironlaw.page.parts import Cell, View, rows_table
 from ironlaw.page.views import view_of
+from ironlaw.validate.shipped import read_shipped
 
 VIEWS = (("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"))
 FIELDS = (  # of the question: name, label, words behind, where the first guesses come from
@@ -110,8 +112,23 @@ def _bar(verb: str, given: Mapping[str, str]) -> Element:
         nav(aria_label="Views")[
             (a(href=link_to(name, _known(name, given)), aria_current="page" if name == verb else None)[text] for name, text in VIEWS)
         ],
+        a(".trust", href="/validation", aria_current="page" if verb == "validation" else None)[_trust()],
         div(".tools")[button(type="button", id="theme")["Theme"], button(type="button", id="copy-link")["Copy link"]],
     ]
+
+
+@cache
+def _trust() -> str:
+    """The median error, which every page shows."""
+    return validation.trust_line(read_shipped())
+
+
+@cache
+def validation_page() -> str:
+    """How wrong the predictions were on published runs, as they ship with the calibration."""
+    drawn = validation.view(read_shipped())
+    inside = main("#answer.wide", tabindex="-1")[p(".subject")[drawn.subject], h1[drawn.verdict], div(".lead")[drawn.lead], drawn.content]
+    return document("validation", {}, inside, "How wrong the predictions are")
 
 
 def _known(verb: str, given: Mapping[str, str]) -> dict[str, str]:
