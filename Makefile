@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch numbers bench bench-check bench-rivals docs schemas check-schemas same-answers clean
+.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch test-stacks numbers bench bench-check bench-rivals docs schemas check-schemas same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
@@ -62,6 +62,10 @@ test-browser: $(VENV)/browser $(VENV)/installed
 test-torch: $(VENV)/torch $(VENV)/installed
 	$(BIN)/python -m pytest tests/torch
 
+# The launch flags against what the frameworks' own classes refuse.
+test-stacks: $(VENV)/stacks $(VENV)/installed
+	$(BIN)/python -m pytest tests/stacks
+
 # What a change moves of the held-out errors, family by family; fails where one grew.
 numbers: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/ratchet.py --check
@@ -112,6 +116,10 @@ $(VENV)/browser: $(VENV)/dev requirements/browser.txt
 
 $(VENV)/torch: $(VENV)/dev requirements/torch.txt
 	$(PIP) install -r requirements/torch.txt
+	touch $@
+
+$(VENV)/stacks: $(VENV)/torch requirements/stacks.txt
+	$(PIP) install --no-deps -r requirements/stacks.txt
 	touch $@
 
 $(VENV)-rivals/installed: requirements/rivals.txt

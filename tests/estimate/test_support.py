@@ -153,3 +153,19 @@ def test_experts_in_a_faster_format_may_pass_the_peak_of_the_other():
     assert [bool(below_peak(group.job, group.cluster, 1.5)) for group in both] == [False, True]
     again = evaluate_plans(both[0], [0], ())
     assert bool(np.all(again.legal))
+
+
+@pytest.mark.parametrize(
+    ("ends", "unequal"),
+    [
+        ({"first_stage_layers": 7, "last_stage_layers": 7}, False),  # 16 x 8 with the embedding and the loss
+        ({"first_stage_layers": 8, "last_stage_layers": 6}, True),
+        ({"count_embedding": True}, False),
+    ],
+)
+def test_the_embedding_and_the_loss_count_as_layers_of_equal_chunks(ends, unequal):
+    """126 layers on 16 stages of 8 chunks, as Llama 3 405B ran."""
+    plan = {**PLAN, "tp": 8, "pp": 16, "vpp": 8}
+    found = ironlaw.estimate("llama-3.1-405b", on="h100-sxm", gpus=1024, global_batch_size=512, framework="megatron", **plan, **ends)
+    never = support.support_data(*found.place_of(0))["never_measured"]
+    assert ("unequal chunks" in never, "unequal stages" in never) == (unequal, unequal)

@@ -156,6 +156,22 @@ def assertions_of_megatron(flags: str, layers: int, routed: bool) -> None:
         assert inner == int(inner) and all(n % int(value.get(chunks, 1)) == 0 for n in (int(inner), *ends))
 
 
+def test_modules_that_megatron_core_has_are_recomputed_and_offloaded():
+    """Its TransformerConfig (0.16.1) takes moe_act with a grouped GEMM alone, asks which modules are offloaded, and refuses norms that
+    are recomputed with delayed scaling."""
+    dense = {"tp": 2, "recompute": "selective:attention,elementwise", "offload": "activations"}
+    flags, note = written(ironlaw.estimate("llama-3-8b", on="h100-sxm", framework="megatron", gpus=16, **dense).groups[0])
+    assert "--recompute-modules core_attn layernorm --" in flags["flags"]
+    assert "--offload-modules attn_norm qkv_linear core_attn attn_proj mlp_norm" in flags["flags"] and "moe_act" not in flags["flags"]
+    assert "not its activation function" in note["flags"]
+    routed = {"ep": 8, "tp": 1, "recompute": "selective:elementwise", "offload": "activations"}
+    (flags,) = written(ironlaw.estimate("mixtral-8x7b", on="h100-sxm", framework="megatron", gpus=64, **routed).groups[0])
+    assert "--recompute-modules layernorm moe_act" in flags["flags"] and "mlp_norm expert_fc1 moe_act" in flags["flags"]
+    delayed = {"precision": "fp8-delayed", "recompute": "selective:elementwise", "tp": 1}
+    rows = written(ironlaw.estimate("llama-3-8b", on="h100-sxm", framework="megatron", gpus=8, **delayed).groups[0])
+    assert "refuses to recompute norms with delayed scaling" in rows[1]["flags"]
+
+
 @pytest.mark.parametrize(
     ("model", "options"),
     [

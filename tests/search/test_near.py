@@ -10,7 +10,7 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.estimate.planner.best import best_plan
-from ironlaw.estimate.planner.evidence import scores
+from ironlaw.estimate.planner.evidence import evidence_scores
 from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.question.defaults import NEAR, NEAR_PLANS
 from ironlaw.report.search import page
@@ -54,7 +54,7 @@ class TestNear:
         """Among all plans of the setting, opened without a limit."""
         setting = found.settings[0]
         everything = setting.swept.open(np.arange(setting.swept.task.mesh.rows))
-        score = scores(setting.swept.task, everything)
+        score = evidence_scores(setting.swept.task, everything)
         assert len(near.plans) == np.count_nonzero(score <= (1.0 + NEAR) * best.score) >= 10
         assert near.plans[0].score == best.score == score.min()
         assert all(plan.device <= setting.bound.room(setting.framework) for plan in near.plans)
@@ -98,7 +98,7 @@ class TestNear:
 
 class TestFree:
     def test_values_of_the_near_plans_are_free_and_others_are_not(self, best, near):
-        rows = {row["axis"]: row for row in free_axes(best, near)}
+        rows = {row["axis"]: row for row in free_axes(best, near, 1.0)}
         assert {"tp", "pp", "zero", "recompute", "micro_batch_size"} <= set(rows)
         for axis in ("tp", "pp", "vpp", "cp", "zero", "recompute"):
             assert {item["value"] for item in rows[axis]["values"]} == {plan.values[axis] for plan in near.plans}
@@ -252,7 +252,7 @@ def test_a_schedule_is_an_axis_and_the_first_of_the_space_is_the_simplest(tmp_pa
     near = near_plans(result, best)
     assert best.setting.variant == {"schedule": "zero-bubble"}
     assert near.simplest.setting.variant == {"schedule": "1f1b"}
-    rows = {row["axis"]: row["values"] for row in free_axes(best, near)}
+    rows = {row["axis"]: row["values"] for row in free_axes(best, near, 1.0)}
     assert [item["value"] for item in rows["schedule"]] == ["1f1b", "zero-bubble"]
     fastest = {item["value"]: item["longer"] for item in rows["schedule"]}
     assert 0.0 == fastest["zero-bubble"] < fastest["1f1b"] <= NEAR

@@ -50,11 +50,11 @@ ROWS = {
     ),
     "batch-splits-badly": Row(
         "a batch of {global_batch_size:g} splits badly over {gpus:,.0f} GPUs: {action}",
-        "--global-batch-size {better:g} gives {gain:.0%} more tokens/s", "global_batch_size",
+        "--global-batch-size {better:g} likely gives {gain:.0%} more tokens/s", "global_batch_size",
     ),
     "small-batch": Row(
         "a batch of {batch} tokens is small for {gpus:,.0f} GPUs: {action}",
-        "--global-batch-size {better:g} ({better_batch}) gives {times:.1f} times the tokens/s", "global_batch_size",
+        "--global-batch-size {better:g} ({better_batch}) likely gives {times:.1f} times the tokens/s", "global_batch_size",
     ),
     "search-stopped": Row(
         "partial: the search stopped after {seconds:.0f} s, with {begun} of {settings} settings begun; {action}",

@@ -348,7 +348,10 @@ def with_run(group: Group, bound: Bound) -> Group:
     if group.plan.rows == 1:
         plan, mfu = group.plan, group.throughput["mfu"]
         warnings += seldom_lines(group.job, plan, 0, {*group.chosen[0], *group.variant})
-        warnings += remedy_lines(group.remedies[0], *(scalar(column) for column in (plan.gpus, plan.global_batch_size, plan.seq_len, mfu)))
+        from ironlaw.estimate.bands import likely_remedies
+
+        gpus, batch, length, share = (scalar(column) for column in (plan.gpus, plan.global_batch_size, plan.seq_len, mfu))
+        warnings += remedy_lines(likely_remedies(group.remedies[0], gpus, group.folders), gpus, batch, length, share)
     return group.replace(run=run, assumptions=notes, warnings=tuple(warnings), asked=asked)
 
 

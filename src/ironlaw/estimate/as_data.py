@@ -137,8 +137,9 @@ def published_layouts(group: Group, at: int) -> list[dict[str, Any]]:
     bound = with_batch(bind_question(asked, group.folders))
     row = bound.asked.rows[0]._replace(global_batch_size=number(group.plan.global_batch_size, at))
     level = 1.0 if group.level is None else number(group.level.factor, at)
-    seconds = (number(group.step.tree.value, at) or np.nan) / level
-    return layouts_data(bound, group.job, row, read_space(asked.space), plan_data(group, at), seconds)
+    seconds, faster = (number(group.step.tree.value, at) or np.nan) / level, group.faster[at]
+    fastest = None if faster is None else faster.seconds
+    return layouts_data(bound, group.job, row, read_space(asked.space), plan_data(group, at), seconds, fastest)
 
 
 def unsearched_data(group: Group, at: int) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from ironlaw.estimate.distance import TRAITS, UNKNOWN, Positions, log2, position
 from ironlaw.estimate.evidence import Evidence, mean_gap, near_data, nearest, read_evidence
 from ironlaw.estimate.memory.errors import ANY, memory_spread
 from ironlaw.estimate.pipeline.schedules import schedule_of
+from ironlaw.estimate.planner.remedies import Other, Remedies
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Group
@@ -248,6 +249,28 @@ def likely_ratio(ratio: Any, slope: float) -> Any:
     1.082
     """
     return np.power(ratio, slope)
+
+
+def likely_rate(times: Any, folders: tuple[str, ...] = (), accelerators: Any = 1.0) -> Any:
+    """How many times the tokens per second to expect of what is predicted to give ``times``: ``accelerators (times / accelerators)^slope``.
+
+    Every printed gain over another plan is corrected by this or by ``likely_ratio``. ``accelerators`` is how many times as many the other
+    plan has: a count is no prediction, so that the rate of each is corrected alone.
+
+    >>> round(float(likely_rate(1.2)), 2), float(likely_rate(0.5, accelerators=0.5))
+    (1.15, 0.5)
+    """
+    return accelerators * likely_ratio(times / accelerators, gain_slope(folders))
+
+
+def likely_remedies(remedies: Remedies, gpus: float, folders: tuple[str, ...] = ()) -> Remedies:
+    """What makes a run on ``gpus`` accelerators faster, each with the gain that is to be expected of the predicted one."""
+
+    def likely(other: Other | None, accelerators: float = 1.0) -> Other | None:
+        return None if other is None else other._replace(times=float(likely_rate(other.times, folders, accelerators)))
+
+    fewer = likely(remedies.fewer, remedies.fewer.value / gpus if remedies.fewer else 1.0)
+    return remedies._replace(near_batch=likely(remedies.near_batch), larger_batch=likely(remedies.larger_batch), fewer=fewer)
 
 
 def winner_bias(probability: float, half_width: float, coverage: float) -> float:

@@ -6,36 +6,29 @@ A layout fixes how the model is split, the micro-batch, ZeRO and recomputation; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import product
-from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw import units
-from ironlaw.catalog import load
 from ironlaw.catalog.records import Layout
 from ironlaw.catalog.sourced import watch_sources
-from ironlaw.divisors import divisors
 from ironlaw.estimate.bands import gain_slope, likely_ratio, told_apart
 from ironlaw.estimate.bind.question import Bound
-from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.memory.total import memory
+from ironlaw.estimate.planner.published import axes_on, given_values, layouts_near
 from ironlaw.estimate.planner.rows import close_by_rule, given_axes, plan_of_rows
 from ironlaw.estimate.planner.space import ENDS, Space
 from ironlaw.estimate.planner.tasks import offered
 from ironlaw.estimate.rules import broken, legal, legality
 from ironlaw.estimate.step import step
-from ironlaw.estimate.support import NEAR, NEAR_LENGTH, model_kind, stack_kind
 from ironlaw.job import Job
 from ironlaw.question.defaults import OVERLAPS
 from ironlaw.question.fields import Row
 
-SHOWN = 2
 FEWER = 3  # layers that an end stage may have less than a middle one, for the embedding and the loss
 MOST_REPLICAS = 8  # powers of two of groups that shard, which are tried where the layout shards weights
-AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "zero", "recompute")
 
 
 class Timed(NamedTuple):
@@ -48,21 +41,26 @@ class Timed(NamedTuple):
     why_not: str = ""
 
 
-def layouts_data(bound: Bound, job: Job, row: Row, space: Space, best: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
+def layouts_data(
+    bound: Bound, job: Job, row: Row, space: Space, best: Mapping[str, Any], seconds: float, fastest: float | None = None
+) -> list[dict[str, Any]]:
     """The published layouts nearest to a row as plain data, each against the ``best`` plan, which takes ``seconds``.
+
+    ``fastest`` is the time of the fastest plan, where the best is another one.
 
     ``row`` has its batch and what the question gives of the plan; a layout that differs from this, or from the space, is left out.
     """
     with watch_sources(None):
         timed = [time_layout(bound, job, row, space, layout) for layout in layouts_of(bound, job, row, space)]
     slope, noise = gain_slope(bound.folders), told_apart(bound.folders)
-    return [_data(one, best, seconds, slope, noise) for one in timed]
+    return [_data(one, best, seconds, slope, noise, fastest or seconds) for one in timed]
 
 
-def _data(timed: Timed, best: Mapping[str, Any], seconds: float, slope: float, noise: float) -> dict[str, Any]:
+def _data(timed: Timed, best: Mapping[str, Any], seconds: float, slope: float, noise: float, fastest: float) -> dict[str, Any]:
     """A timed layout as plain data."""
     layout, source = timed.layout, timed.layout.source
     longer = None if timed.seconds is None else max(timed.seconds / seconds, 1.0) - 1.0
+    same = longer is not None and all(best[axis] == value for axis, value in timed.axes.items())
     return {
         "name": layout.name,
         "title": layout.title,
@@ -75,61 +73,27 @@ def _data(timed: Timed, best: Mapping[str, Any], seconds: float, slope: float, n
         "likely_longer": None if longer is None else float(likely_ratio(1.0 + longer, slope)) - 1.0,
         "keeps_margin": timed.keeps_margin,
         "tie": longer is not None and longer < noise and timed.keeps_margin,
-        "same": longer is not None and all(best[axis] == value for axis, value in timed.axes.items()),
+        "same": same,
+        "slower_than_fastest": seconds / fastest - 1.0 if same and fastest < seconds else None,
         "why_not": timed.why_not or None,
         "source": {"title": source.title, "url": source.url, "read": source.read, "grade": source.grade},
     }
 
 
 def layouts_of(bound: Bound, job: Job, row: Row, space: Space) -> list[Layout]:
-    """The published layouts nearest to a row: of its kind of model within NEAR of its parameters, on its kind of device and stack.
-
-    Those on the device itself, where there are any; sequences are within NEAR_LENGTH. The nearest in parameters come first, then those that
-    ran in the row's precision, then the nearest number of accelerators.
-    """
-    accelerator = bound.cluster.accelerator
-    if accelerator.architecture not in load.names("layouts", bound.folders):
-        return []
-    parameters, kind = float(np.ravel(total_parameters(bound.model))[0]), model_kind(job)
-    listed: tuple[Layout, ...] = load.record("layouts", accelerator.architecture, bound.folders).layout
-    alike = [
-        layout
-        for layout in listed
-        if layout.kind == kind
-        and _apart(layout.parameters.value, parameters) <= np.log(NEAR)
-        and _apart(layout.seq_len, row.seq_len or 1.0) <= np.log(NEAR_LENGTH)
-        and _engine(layout.framework, bound.folders) == stack_kind(job)
-        and _allowed(bound, row, space, layout)
-    ]
-    alike = [layout for layout in alike if layout.on == accelerator.name] or alike
-    return sorted(alike, key=partial(_distance, parameters, job.precision.name, row.gpus or 1.0))[:SHOWN]
+    """The published layouts nearest to a row (``planner.published``) that have what the question fixes of the plan and of the space."""
+    fixed = {**{axis: (value,) for axis, value in given_axes(bound.asked, row).items()}, **given_values(space)}
+    return layouts_near(bound, job, _sizes(row), fixed)
 
 
-def _distance(parameters: float, precision: str, gpus: float, layout: Layout) -> tuple[Any, ...]:
-    """How far a layout's runs are from a row, what counts most first."""
-    counts = min(_apart(count, gpus) for count in layout.gpus)
-    return round(_apart(layout.parameters.value, parameters), 2), precision not in layout.precisions, counts
-
-
-def _apart(value: float, other: float) -> float:
-    """The absolute log ratio of two sizes."""
-    return abs(float(np.log(value / other)))
-
-
-def _engine(framework: str, folders: tuple[str, ...]) -> str:
-    """What splits the work of a framework."""
-    return load.record("frameworks", framework, folders).engine or framework
-
-
-def _allowed(bound: Bound, row: Row, space: Space, layout: Layout) -> bool:
-    """True where a layout has what the question fixes of the plan and of the space."""
-    fixed = {**{axis: (value,) for axis, value in given_axes(bound.asked, row).items()}, **{n: space.of(n) for n in space.given}}
-    return all(axis in AXES and getattr(layout, axis) in values for axis, values in fixed.items() if axis in AXES and values)
+def _sizes(row: Row) -> dict[str, float]:
+    """The sizes of a row that has its batch."""
+    return {name: getattr(row, name) or 1.0 for name in ("gpus", "global_batch_size", "seq_len")}
 
 
 def time_layout(bound: Bound, job: Job, row: Row, space: Space, layout: Layout) -> Timed:
     """The step of a layout on a row's job: of the fastest plan with its axes that keeps memory free, or fits; or why there is none."""
-    axes = axes_on(job, row, layout)
+    axes = axes_on(job, _sizes(row), layout)
     own = job.replace(count_embedding=True) if layout.count_embedding else job
     rows = list(_open_rows(bound, own, row, space, axes))
     plan = plan_of_rows(own, rows)
@@ -174,17 +138,3 @@ def _ends(job: Job, row: Row, axes: Mapping[str, Any], values: Mapping[str, Any]
         return [given]
     some = [float(n) for n in range(int(layers // stages) - FEWER, int(layers // stages) + 2) if n > 0]
     return [given, *({ENDS[0]: first, ENDS[1]: last} for first, last in product(some, some))]
-
-
-def axes_on(job: Job, row: Row, layout: Layout) -> dict[str, Any]:
-    """The axes of a layout on a row: chunks that divide its layers, as near the published number as there are, and a micro-batch that
-    divides the sequences of a data-parallel rank."""
-    axes = {name: float(getattr(layout, name)) for name in AXES[:-1] if name not in ("ep", "etp") or job.model.num_experts}
-    layers = job.model.num_hidden_layers + (2.0 if layout.count_embedding else 0.0)
-    if layout.vpp > 1 and layers % layout.pp == 0 and layers % (layout.pp * layout.vpp):
-        axes["vpp"] = float(min(divisors(int(layers // layout.pp)), key=lambda chunks: _apart(chunks, layout.vpp)))
-    ranks = (row.gpus or 1.0) / (axes["tp"] * axes["pp"] * axes["cp"])
-    sequences = (row.global_batch_size or 1.0) / ranks
-    if sequences.is_integer():
-        axes["micro_batch_size"] = float(gcd(int(sequences), layout.micro_batch_size))
-    return axes | ({"recompute": layout.recompute} if layout.recompute else {})

@@ -100,10 +100,17 @@ def words_of(job: Job, plan: Plan) -> Iterator[tuple[str, str, Any]]:
 
 
 def _divides(job: Job, plan: Plan, parts: Any) -> Any:
-    """True where all parts of a pipeline have as many layers; an embedding and a loss that count as layers are some."""
-    layers = float(job.model.num_hidden_layers) + 2.0 * job.count_embedding
-    by_rule = (np.maximum(plan.first_stage_layers, plan.last_stage_layers) < 0.0) & (len(set(job.layers_per_stage)) <= 1)
-    return by_rule & (np.mod(layers, parts) == 0.0)
+    """True where all parts of a pipeline have as many layers; an embedding and a loss that count as layers are some.
+
+    They count as one each where the question says so, and where a first or a last stage is given one layer less than the others have.
+    """
+    ends = (plan.first_stage_layers, plan.last_stage_layers)
+    counted = sum(1.0 * (given >= 0.0) for given in ends) if not job.count_embedding else 2.0
+    layers = job.model.num_hidden_layers + counted
+    alike: Any = np.bool_(len(set(job.layers_per_stage)) <= 1)
+    for given in ends:
+        alike = alike & ((given < 0.0) | (given + 1.0 == layers / plan.pp))
+    return alike & (np.mod(layers, parts) == 0.0)
 
 
 # --- the tables

@@ -1,10 +1,10 @@
 """Launch flags of a plan: parallelism, batch, recomputation, precision and overlap in a framework's own spelling.
 
 Megatron-LM's arguments are those that ``launch.megatron`` reads (``megatron/training/arguments.py``,
-https://github.com/NVIDIA/Megatron-LM, read in November 2026). Those of torchtitan are from ``torchtitan/config/job_config.py`` and
-``docs/float8.md`` (https://github.com/pytorch/torchtitan, read in November 2026). A flag is one row of a table here; what needs more
-than a value has a function. What a framework cannot express is said in a row of its own. The model, data and learning rate are left
-to the user.
+https://github.com/NVIDIA/Megatron-LM, read in November 2026); the ``TransformerConfig`` of Megatron-Core 0.16.1 takes them. Those of
+torchtitan are from ``torchtitan/config/job_config.py`` and ``docs/float8.md`` (https://github.com/pytorch/torchtitan, November 2026).
+A flag is one row of a table here; what needs more than a value has a function. What a framework cannot express is said in a row of its
+own. The model, data and learning rate are left to the user.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ MEGATRON_DISPATCHERS = {
     "hybridep": "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep",
 }
 MEGATRON_CONTEXT = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "allgather", "all-to-all+ring": "a2a+p2p"}
+MEGATRON_OFFLOADED = "attn_norm qkv_linear core_attn attn_proj mlp_norm"  # modules of every layer that can be offloaded; it has no default
 MEGATRON_MODULES = {"attention": "core_attn", "linear": "mlp", "elementwise": "layernorm moe_act"}
 
 TORCHTITAN = (
@@ -80,9 +81,11 @@ TORCHTITAN_SHARDING = {2: "never", 3: "always"}  # of --parallelism.fsdp_reshard
 TORCHTITAN_SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe", "zero-bubble": "InterleavedZeroBubble"}
 TORCHTITAN_CONTEXT = {"ring": "alltoall", "all-gather": "allgather"}  # of --parallelism.context_parallel_rotate_method
 TORCHTITAN_PRECISIONS = {
-    "bf16": "", "fp8": "--model.converters float8 --float8.recipe_name tensorwise",
-    "fp8-current": "--model.converters float8 --float8.recipe_name tensorwise", "fp8-row": "--model.converters float8"
-    " --float8.recipe_name rowwise", "mxfp8": "--model.converters mx --mx.recipe_name mxfp8",
+    "bf16": "",
+    "fp8": "--model.converters quantize.linear.float8 --quantize.linear.float8.recipe_name tensorwise",
+    "fp8-current": "--model.converters quantize.linear.float8 --quantize.linear.float8.recipe_name tensorwise",
+    "fp8-row": "--model.converters quantize.linear.float8 --quantize.linear.float8.recipe_name rowwise",
+    "mxfp8": "--model.converters quantize.linear.mx --quantize.linear.mx.recipe_name mxfp8_cublas",
 }  # fmt: skip
 
 
@@ -164,8 +167,8 @@ def _write_megatron_kernels(plan: Mapping[str, Any]) -> Iterator[str]:
         count = max(round(plan["layers"] / (plan.get("pp", 1) * plan.get("vpp", 1)) * share), 1)
         yield f"--recompute-granularity full --recompute-method block --recompute-num-layers {count}"
     elif how.startswith("selective"):
-        operators = how.partition(":")[2].split(",") if ":" in how else ["attention"]
-        yield "--recompute-granularity selective --recompute-modules " + " ".join(MEGATRON_MODULES.get(name, "mlp") for name in operators)
+        modules = " ".join(MEGATRON_MODULES.get(name, "mlp") for name in _recomputed(plan))
+        yield f"--recompute-granularity selective --recompute-modules {modules if _is_routed(plan) else modules.replace(' moe_act', '')}"
     usual = "tensorwise" if plan.get("fp8_scaling") == "current" else "delayed"
     scaling = usual if plan["precision"] in ("fp8", "fp8-e4m3") else ""
     yield f"{MEGATRON_PRECISIONS.get(plan['precision'], '--bf16')} {scaling}".strip()
@@ -179,13 +182,31 @@ def _write_megatron_kernels(plan: Mapping[str, Any]) -> Iterator[str]:
     yield "--attention-backend unfused" if plan.get("flash_attention") == "off" else ""
     if "optimizer" in plan.get("offload", ()):
         yield f"--use-precision-aware-optimizer --optimizer-cpu-offload --optimizer-offload-fraction {plan.get('offload_fraction', 1):g}"
-    yield "--fine-grained-activation-offloading" if "activations" in plan.get("offload", ()) else ""
+    if "activations" in plan.get("offload", ()):
+        yield f"--fine-grained-activation-offloading --offload-modules {MEGATRON_OFFLOADED}"
+        yield "expert_fc1 moe_act" if _is_routed(plan) else ""
+
+
+def _recomputed(plan: Mapping[str, Any]) -> list[str]:
+    """The operators that a plan recomputes where it recomputes some."""
+    how = plan["recompute"]
+    return (how.partition(":")[2].split(",") if ":" in how else ["attention"]) if how.startswith("selective") else []
+
+
+def _is_routed(plan: Mapping[str, Any]) -> bool:
+    """True where Megatron-Core has modules of experts to recompute and to offload: it asks for a grouped GEMM."""
+    return "moe_dispatcher" in plan and plan.get("grouped_experts") is not False
 
 
 def _megatron_unsaid(plan: Mapping[str, Any]) -> Iterator[str]:
     """What the arguments of Megatron-LM do not say."""
     if plan["optimizer"] not in MEGATRON_OPTIMIZERS:
         yield f"optimizer {plan['optimizer']}"
+    if "elementwise" in _recomputed(plan):
+        if not _is_routed(plan):
+            yield "Megatron-LM recomputes the norms of a dense layer, not its activation function"
+        if plan["precision"].startswith("fp8") and plan.get("fp8_scaling") == "delayed":
+            yield "Megatron-LM refuses to recompute norms with delayed scaling: take another fp8 recipe"
     yield from _common_unsaid(plan)
 
 
@@ -211,7 +232,7 @@ def _write_torchtitan(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"--activation_checkpoint.selective_ac_option {how[6:] if how.startswith('every:') else 'op'}"
     yield TORCHTITAN_PRECISIONS.get(plan["precision"], "")
     if plan["precision"] == "fp8" and plan.get("fp8_param_gather", True):
-        yield "--float8.enable_fsdp_float8_all_gather --float8.precompute_float8_dynamic_scale_for_fsdp"
+        yield "--quantize.linear.float8.enable_fsdp_float8_all_gather --quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"
 
 
 def _write_compiled_torchtitan(plan: Mapping[str, Any]) -> Iterator[str]:

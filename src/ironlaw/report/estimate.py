@@ -27,7 +27,7 @@ from ironlaw.estimate.as_data import (
     warnings,
     waterfall_data,
 )
-from ironlaw.estimate.bands import band_data, memory_band, nearest_runs, step_band
+from ironlaw.estimate.bands import band_data, likely_rate, memory_band, nearest_runs, step_band
 from ironlaw.estimate.bind.batch import in_words
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.left_open import describe_settings
@@ -191,13 +191,16 @@ def _step_sentence(group: Group, at: int, step: float, ink: Ink) -> Sentence:
 
 
 def faster_words(faster: dict[str, Any] | None) -> Iterator[str]:
-    """The fastest plan without evidence, and its gain; nothing where the chosen plan is the fastest."""
+    """The fastest plan, and its gain, where another was chosen for its evidence; nothing where the chosen plan is the fastest."""
     if faster is None:
         return
     plan = {**dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard"), 1), **faster["plan"]}
     gain = f"likely {faster['likely_gain']:.1%} faster ({faster['gain']:.1%} predicted)"
     layout = f"{mesh_words(plan)}, zero {plan['zero']:g}, micro-batch {plan['micro_batch_size']:g}, recompute {plan['recompute']}"
-    yield f"fastest without evidence: {layout}: {gain}; never measured: {', '.join(faster['never_measured'])}"
+    if faster["never_measured"]:
+        yield f"fastest without evidence: {layout}: {gain}; never measured: {', '.join(faster['never_measured'])}"
+    else:
+        yield f"fastest: {layout}: {gain}; no published layout"
 
 
 def support_words(support: dict[str, Any]) -> str:
@@ -331,7 +334,7 @@ def _larger_batch(group: Group, at: int) -> list[str]:
     if other is None:
         return []
     tokens = in_words(other.value * scalar(group.plan.seq_len, at))
-    return [f"a batch of {tokens} tokens ({other.times:.1f} times the tokens/s)"]
+    return [f"a batch of {tokens} tokens (likely {float(likely_rate(other.times, group.folders)):.1f} times the tokens/s)"]
 
 
 def bound_line(group: Group, at: int, plan: dict[str, Any], fits: bool, ink: Ink) -> str:

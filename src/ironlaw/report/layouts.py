@@ -30,6 +30,8 @@ def _verdict(one: dict[str, Any]) -> str:
     """What a published layout would take, or why it does not run here."""
     if one["why_not"]:
         return f"not here: {one['why_not']}"
+    if slower := one["slower_than_fastest"]:
+        return f"taken: {slower:.1%} slower than the fastest as predicted, too close to rank"
     if one["same"]:
         return "the best plan has it"
     close = ", too close to rank" if one["tie"] else ""

@@ -27,6 +27,8 @@ def near_best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         return
     other = f", {near['without_overlap']:,} if overlap is not counted" if near["without_overlap"] < near["count"] else ""
     yield ink.bold("Near the best") + ink.dim(f"  ({near['count']:,} plans within {near['within']:.0%}{other}; the simplest first)")
+    if (slope := data["gain_slope"]) != 1.0:
+        yield ink.dim(f"  differences are what is likely: of a predicted difference {slope:.0%} was measured")
     if near["plans"]:
         header = " ".join(f"{name:>{width}}" for name, width in _COLUMNS)
         yield ink.dim(f"     {header} {'recompute':<10} {'step':>8} {'longer':>6} {'memory':>7} {'faster':>7}")
@@ -36,7 +38,7 @@ def near_best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  simplest plan within {near['within']:.0%}: the best itself"
     else:
         row = near["plans"][near["simplest"]]
-        yield f"  simplest plan within {near['within']:.0%}: {mesh_words(_with_dp(row['plan']))}, {row['longer']:+.1%}"
+        yield f"  simplest plan within {near['within']:.0%}: {mesh_words(_with_dp(row['plan']))}, {row['likely_longer']:+.1%}"
     if near["free"]:
         words = "; ".join(map(_free_words, near["free"]))
         yield fill(words, _WIDTH, initial_indent="  free to choose: ", subsequent_indent="    ", break_on_hyphens=False)
@@ -53,7 +55,7 @@ def _near_row(row: dict[str, Any], capacity: float) -> str:
     axes = " ".join(f"{p[name]:>{width}}" for name, width in _COLUMNS)
     step, used = units.show(row["step_seconds"], "s"), row["device_bytes"] / capacity
     likely = "-" if row["faster_probability"] is None else f"{row['faster_probability']:.0%}"
-    text = f"     {axes} {p['recompute']:<10} {step:>8} {row['longer']:>+6.1%} {used:>7.1%} {likely:>7}"
+    text = f"     {axes} {p['recompute']:<10} {step:>8} {row['likely_longer']:>+6.1%} {used:>7.1%} {likely:>7}"
     offload = ",".join(name for name in OFFLOADS if p[f"offload_{name}"])
     variant = variant_words(row["variant"], p["cp"])
     return " ".join([text, *variant, *([f"offload {offload}"] if offload else [])]) + stage_layers_words(p)
@@ -70,10 +72,10 @@ def _free_words(row: dict[str, Any]) -> str:
     if isinstance(row["best"], bool):
         values = sorted(values, key=lambda item: item["value"] != row["best"])
     if len(values) > _LISTED:
-        costs = [item["longer"] for item in values]
+        costs = [item["likely_longer"] for item in values]
         ends = f"{_name(row['axis'])} {_value(values[0]['value'])} to {_value(values[-1]['value'])}"
         return f"{ends}{'*' if None in costs else ''} (up to {max(cost or 0.0 for cost in costs):+.1%})"
-    words = [_value(item["value"]) + _cost(item["longer"], item["value"] == row["best"]) for item in values]
+    words = [_value(item["value"]) + _cost(item["likely_longer"], item["value"] == row["best"]) for item in values]
     return f"{_name(row['axis'])} {', '.join(words[:-1])} or {words[-1]}"
 
 
@@ -121,13 +123,14 @@ def one_less(data: dict[str, Any], ink: Ink) -> Iterator[str]:
 
 def _lost(entry: dict[str, Any]) -> str:
     """The step, the rate and what they cost against the best plan."""
-    words = [f"step {units.show(entry['step_seconds'], 's')}", f"{entry['tokens_per_second']:,.0f} tokens/s", _share_lost(entry["lost"])]
+    words = [f"step {units.show(entry['step_seconds'], 's')}", f"{entry['tokens_per_second']:,.0f} tokens/s", _share_lost(entry)]
     for name, shown in (("more_days", lambda v: units.run_time(v * 86400.0)), ("more_usd", dollars)):
         if entry[name] is not None:
             words.append(f"{shown(abs(entry[name]))} {'more' if entry[name] > 0.0 else 'less'}")
     return ", ".join(words) + ("" if entry["keeps_margin"] else "; it may run out of memory")
 
 
-def _share_lost(share: float) -> str:
-    """The share of the rate that is lost; a run on fewer accelerators can also be faster."""
-    return f"{share:.1%} lost" if share >= 0.0 else f"{-share:.1%} faster"
+def _share_lost(entry: dict[str, Any]) -> str:
+    """The share of the rate that is likely lost, and the predicted one; a run on fewer accelerators can also be faster."""
+    likely, share = entry["likely_lost"], entry["lost"]
+    return f"likely {abs(likely):.1%} {'lost' if likely >= 0.0 else 'faster'} ({abs(share):.1%} predicted)"

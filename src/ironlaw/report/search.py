@@ -225,18 +225,22 @@ def plans(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     several = len(data["question"]["on"]) > 1
     for number, plan in enumerate(data["plans"], 1):
         yield _plan_row(plan, number, several)
-    yield from (_unmeasured(number, plan) for number, plan in enumerate(data["plans"], 1) if plan["note"] == "without evidence")
+    yield from (_unmeasured(number, plan) for number, plan in enumerate(data["plans"], 1) if plan["note"] in _AHEAD)
     if data["winner_bias"]:
         yield ink.dim(f"  picked as the fastest of many predictions, plan 1 may take up to {data['winner_bias']:.1%} longer than said")
     if data["simplest"]:
         yield ink.dim(f"  of the plans too close to rank, plan {data['simplest'] + 1} splits the model least")
 
 
+_AHEAD = ("without evidence", "not published")  # notes of plans that are faster than the best
+
+
 def _unmeasured(number: int, plan: dict[str, Any]) -> str:
-    """The gain of a plan that is faster than the best and has more that no published run measured."""
+    """The gain of a plan that is faster than the best, which was measured or published."""
     likely, predicted = (1.0 / (1.0 + plan[name]) - 1.0 for name in ("likely_longer", "longer"))
     never = ", ".join(plan["support"]["never_measured"])
-    return f"  plan {number} is likely {likely:.1%} faster than plan 1 ({predicted:.1%} predicted); never measured: {never}"
+    why = f"never measured: {never}" if never else "no published layout, as plan 1 is"
+    return f"  plan {number} is likely {likely:.1%} faster than plan 1 ({predicted:.1%} predicted); {why}"
 
 
 def _plan_row(plan: dict[str, Any], number: int, several: bool) -> str:

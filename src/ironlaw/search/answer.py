@@ -15,7 +15,7 @@ from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import Estimate, answer_asked
 from ironlaw.estimate.bind.batch import batch_range
-from ironlaw.estimate.planner.evidence import scores, sort_by_score
+from ironlaw.estimate.planner.evidence import evidence_scores, scores, sort_by_score
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.pages import keep_pages
 from ironlaw.estimate.planner.plans import Plans, join_plans, sort_plans
@@ -29,7 +29,7 @@ from ironlaw.question.options import flag
 from ironlaw.search.question import Question, read_question
 from ironlaw.search.setting import Setting, bounds_of, counts_of, on_count, with_row
 from ironlaw.search.sizing import is_sized, meets_limits, sized
-from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, kind_numbers, pareto_plans, preferred_plans
+from ironlaw.search.sweep import KIND_AXES, Sweep, fastest_plans, kind_numbers, pareto_plans, preferred_plans, within_score
 from ironlaw.shown import Columns, Shown, writer
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Choice(Shown):
     seconds: float
     device: float
     price: float = 1.0  # what it must be faster by for what no published run measured; see ``planner.evidence``
+    unpublished: float = 1.0  # what it must be faster by where published layouts are near the job and it is none of them
 
     @property
     def score(self) -> float:
@@ -68,6 +69,10 @@ class Choice(Shown):
         used = (bool(self.values[axis] > 1.0) for axis in KIND_AXES)
         variant = (value for name, value in self.setting.variant.items() if name != "cp_method")
         return (self.setting.on, *variant, self.setting.framework, *used)
+
+    def has_less_evidence(self, best: Choice) -> bool:
+        """True for a plan that is faster than the best one, which was taken because it was measured or published."""
+        return self.seconds < best.seconds and self.price * self.unpublished > best.price * best.unpublished
 
     def same_as(self, other: Choice) -> bool:
         """True for the same plan of the same setting."""
@@ -193,10 +198,18 @@ class SearchResult(Shown, Columns):
         for setting in self.ranked():
             choices = choices_of(setting)
             seconds = np.array([c.seconds for c in choices])
-            keys = self.rank_key(setting, seconds, np.array([c.price for c in choices]))
+            keys = self.rank_key(setting, seconds, np.array([c.price * c.unpublished for c in choices]) / self._without_layouts(setting))
             meets = meets_limits(self.question, setting.objectives(seconds))
             keyed += [(*(float(key[i]) for key in keys), len(keyed) + i, c) for i, c in enumerate(choices) if meets[i]]
         return [item[-1] for item in sorted(keyed, key=lambda item: item[:-1])]
+
+    def _without_layouts(self, setting: Setting) -> float:
+        """What all plans of a setting are dearer by where no published layout is taken: it says nothing of plans for another setting."""
+        if not setting.swept.task.published:
+            return 1.0
+        alike = [s for s in self.settings if s.swept and np.isfinite(s.best) and s.place == setting.place]
+        firsts = [(s.swept.room, *first_scores(s)) for s in alike]
+        return min(firsts)[-1]
 
     def fastest_that_fits(self, best: Choice) -> Choice:
         """The fastest plan of the best plan's setting that fits, whether it leaves memory free or not."""
@@ -206,7 +219,7 @@ class SearchResult(Shown, Columns):
     def fastest_without_evidence(self, best: Choice) -> list[Choice]:
         """The fastest plan of the best plan's setting that keeps as much memory free, where the best was preferred for its evidence."""
         fastest = to_choices(best.setting, fastest_plans(best.setting.swept, 1))
-        return [choice for choice in fastest if choice.seconds < best.seconds and choice.price > best.price]
+        return [choice for choice in fastest if choice.has_less_evidence(best)]
 
     def listed(self) -> tuple[list[Choice], Choice | None]:
         """The plans that the page lists, and which of them is listed because it is faster than the best, with less memory free."""
@@ -298,7 +311,8 @@ def _best_of_kinds(swept: Sweep) -> Plans:
         return fastest
     limit = np.full(2 ** len(KIND_AXES), -np.inf)
     limit[kind_numbers(fastest.columns)[dearer]] = most[dearer]
-    rows = np.flatnonzero(swept.settle(limit[swept.kind]) <= limit[swept.kind])
+    within = within_score(swept, limit[swept.kind])
+    rows = np.flatnonzero(swept.settle(within) <= within)
     plans = [swept.open(rows[swept.kind[rows] == kind], limit[kind]) for kind in np.unique(swept.kind[rows])]
     every = sort_by_score(swept.task, join_plans([fastest.take(np.flatnonzero(~dearer)), *plans]))
     return every.take(np.sort(np.unique(kind_numbers(every.columns), return_index=True)[1]))
@@ -318,8 +332,18 @@ def _fastest_of_kinds(swept: Sweep) -> Plans:
 def to_choices(setting: Setting, plans: Plans) -> list[Choice]:
     """Plans of a setting as a list of choices."""
     rows = ({name: column[i] for name, column in plans.columns.items()} for i in range(plans.seconds.size))
-    price = scores(setting.swept.task if setting.swept else setting.task(), plans) / plans.seconds
-    return [Choice(setting, row, float(plans.seconds[i]), float(plans.device[i]), float(price[i])) for i, row in enumerate(rows)]
+    task = setting.swept.task if setting.swept else setting.task()
+    measured = evidence_scores(task, plans)
+    columns = (plans.seconds, plans.device, measured / plans.seconds, scores(task, plans) / measured)
+    return [Choice(setting, row, *(float(column[i]) for column in columns)) for i, row in enumerate(rows)]
+
+
+def first_scores(setting: Setting) -> tuple[float, float]:
+    """The score of the best plan of a setting, and what of it a published layout would not pay."""
+    if "first" not in setting.swept.memo:
+        (setting.swept.memo["first"],) = to_choices(setting, preferred_plans(setting.swept, 1))
+    first = setting.swept.memo["first"]
+    return first.score * first.unpublished, first.unpublished
 
 
 def asked_of_choices(choices: Sequence[Choice]) -> Asked:

@@ -13,7 +13,7 @@ from ironlaw.cautions.table import caution
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.as_data import common_keys
-from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, step_band, told_apart, winner_bias
+from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, likely_remedies, step_band, told_apart, winner_bias
 from ironlaw.estimate.cautions import remedy_lines, seldom_lines
 from ironlaw.estimate.layouts import layouts_data
 from ironlaw.estimate.planner.choose import Bounds
@@ -70,7 +70,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
         "told_apart": told_apart(result.folders),
         "gain_slope": gain_slope(result.folders),
         "winner_bias": bias_of_best(plans, estimates),
-        "published_layouts": _published_layouts(choices[0]) if choices and advice else [],
+        "published_layouts": _published_layouts(result, choices[0]) if choices and advice else [],
         "near": near,
         "one_less": fewer,
         "pareto": pareto_entries(result, outlined),
@@ -145,7 +145,8 @@ def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple
     row = bound.asked.rows[0]
     planned = Planned(row._replace(global_batch_size=best.setting.batch), (), {}, seconds=best.seconds)
     found = remedies_of(bound, row, result.question.space, Bounds(bound), planned)
-    return remedy_lines(found, best.setting.gpus, best.setting.batch, best.setting.seq_len, scalar(group.throughput["mfu"], at))
+    sizes = (best.setting.gpus, best.setting.batch, best.setting.seq_len, scalar(group.throughput["mfu"], at))
+    return remedy_lines(likely_remedies(found, best.setting.gpus, result.folders), *sizes)
 
 
 def search_warnings(result: SearchResult) -> list[Caution]:
@@ -210,8 +211,9 @@ def _note(choice: Choice, best: Choice, faster: Choice | None) -> str:
     """Why a plan is listed that is faster than the best: it leaves less memory free, or more of it was never measured."""
     if choice is faster:
         return f"fastest that fits, {free_share(choice):.1%} of the memory free"
-    ahead = comparable(choice.setting, best.setting) and choice.seconds < best.seconds and choice.price > best.price
-    return "without evidence" if ahead else ""
+    if not comparable(choice.setting, best.setting) or not choice.has_less_evidence(best):
+        return ""
+    return "without evidence" if choice.price > best.price else "not published"
 
 
 def longer_data(choice: Choice, best: Choice, folders: tuple[str, ...]) -> dict[str, float | None]:
@@ -270,14 +272,15 @@ def _near_best(
     shares = [probabilities([choices[0], plan], place)[1] for plan in near.shown]
     # a search that was stopped has no time left for the searches of smaller counts
     less = None if result.partial else one_less(result, choices[0], plans[0]["placement"]["gpus_per_domain"])
-    return near_entry(near, choices[0], shares), less
+    return near_entry(near, choices[0], shares, gain_slope(result.folders)), less
 
 
-def _published_layouts(best: Choice) -> list[dict[str, Any]]:
+def _published_layouts(result: SearchResult, best: Choice) -> list[dict[str, Any]]:
     """The published layouts nearest to the best plan's job, each against that plan."""
     setting = best.setting
     row = setting.bound.asked.rows[0]._replace(gpus=setting.gpus, global_batch_size=setting.batch)
-    return layouts_data(setting.bound, setting.job, row, setting.question.space, best.values, best.seconds)
+    fastest = next((one.seconds for one in result.fastest_without_evidence(best)), None)
+    return layouts_data(setting.bound, setting.job, row, setting.question.space, best.values, best.seconds, fastest)
 
 
 def pareto_entries(result: SearchResult, outlined: bool) -> list[dict[str, Any]]:

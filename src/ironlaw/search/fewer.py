@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.bands import likely_rate
 from ironlaw.estimate.planner.choose import Bounds
 from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.possible import any_legal
@@ -73,7 +74,7 @@ def _same_layout(best: Choice, lost: float) -> dict[str, Any] | None:
         return None
     row = setting.bound.asked.rows[0]._replace(global_batch_size=setting.batch * left / ranks)
     space = setting.question.space.narrowed({axis: float(values[axis]) for axis in KEPT})
-    bound = setting.bound.replace(asked=setting.bound.asked.replace(rows=(row,)))
+    bound = setting.bound.replace(asked=setting.bound.asked.replace(rows=(row,), framework=setting.framework))
     smaller = Setting(replace(setting.question, space=space), bound, setting.gpus * left / ranks, setting.variant)
     plan, _ = _best_of([smaller])
     return None if plan is None else _entry(best, plan)
@@ -120,6 +121,7 @@ def _entry(best: Choice, plan: Choice) -> dict[str, Any]:
         "step_seconds": plan.seconds,
         "tokens_per_second": float(then["rate"]),
         "lost": 1.0 - float(then["rate"] / now["rate"]),
+        "likely_lost": 1.0 - float(likely_rate(then["rate"] / now["rate"], setting.bound.folders, setting.gpus / best.setting.gpus)),
         "more_days": more["time"] / 86400.0 if np.isfinite(more["time"]) else None,
         "more_usd": more["cost"] if np.isfinite(more["cost"]) else None,
     }

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.bands import difference_width, likely_fastest
-from ironlaw.estimate.planner.evidence import scores
+from ironlaw.estimate.bands import difference_width, likely_fastest, likely_ratio
+from ironlaw.estimate.planner.evidence import evidence_scores
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.space import CHOICES, ENDS, SWITCHES
@@ -44,7 +44,7 @@ def near_plans(result: SearchResult, best: Choice) -> Near:
     for setting in settings_alike(result, best):
         opened = setting.swept.open(np.flatnonzero(setting.swept.settle(limit) <= limit), limit)
         meets = meets_limits(result.question, setting.objectives(opened.seconds))
-        meets &= scores(setting.swept.task, opened) <= limit
+        meets &= evidence_scores(setting.swept.task, opened) <= limit
         plans += to_choices(setting, opened.take(np.flatnonzero(meets)))
     plans.sort(key=lambda choice: (choice.score, effort(choice)))
     fastest: dict[Any, Choice] = {}
@@ -102,10 +102,11 @@ def choose_different(best: Choice, plans: Sequence[Choice]) -> list[Choice]:
     return sorted(chosen[1:], key=effort)
 
 
-def free_axes(best: Choice, near: Near) -> list[dict[str, Any]]:
+def free_axes(best: Choice, near: Near, slope: float) -> list[dict[str, Any]]:
     """The values of every axis that was varied and occur near the best, and what each costs where the axis is moved alone.
 
-    ``longer`` is the fraction of the step that the fastest such plan takes longer; None where another axis of HELD must move too.
+    ``longer`` is the fraction of the step that the fastest such plan takes longer; None where another axis of HELD must move too. It is
+    likely to be ``likely_longer``, by the ``slope`` of measured on predicted differences.
     Overlap, replicas, sequence parallelism and the layers of the end stages are chosen anew.
     """
     found = []
@@ -120,9 +121,14 @@ def free_axes(best: Choice, near: Near) -> list[dict[str, Any]]:
             if costs.get(values[axis]) is None:
                 costs[values[axis]] = seconds / best.seconds - 1.0 if alone else None
         ordered = sorted(costs, key=lambda value: effort_of(axis, value))
-        items = [{"value": as_plain(axis, value), "longer": costs[value]} for value in ordered]
+        items = [{"value": as_plain(axis, value), **_longer(costs[value], slope)} for value in ordered]
         found.append({"axis": axis, "best": as_plain(axis, ours[axis]), "values": items})
     return found
+
+
+def _longer(longer: float | None, slope: float) -> dict[str, float | None]:
+    """How much longer a step is, as predicted and as is to be expected."""
+    return {"longer": longer, "likely_longer": None if longer is None else float(likely_ratio(1.0 + longer, slope)) - 1.0}
 
 
 def _is_varied(setting: Setting, axis: str) -> bool:
@@ -147,12 +153,12 @@ def probabilities(choices: Sequence[Choice], best: tuple[Group, int]) -> list[fl
     return [float(next(likely)) if same else None for same in alike]
 
 
-def near_entry(near: Near, best: Choice, shares: Sequence[float | None]) -> dict[str, Any]:
+def near_entry(near: Near, best: Choice, shares: Sequence[float | None], slope: float) -> dict[str, Any]:
     """The plans near the best, what is free to choose and what is not, by the keys of the JSON.
 
-    ``shares``: how likely each plan shown is truly faster than the best.
+    ``shares``: how likely each plan shown is truly faster than the best. ``slope``: of measured on predicted differences.
     """
-    ours, axes = values_of(best), free_axes(best, near)
+    ours, axes = values_of(best), free_axes(best, near, slope)
     return {
         "within": NEAR,
         "count": len(near.plans),
@@ -162,7 +168,7 @@ def near_entry(near: Near, best: Choice, shares: Sequence[float | None]) -> dict
             {
                 **plan_entry(plan),
                 "step_seconds": plan.seconds,
-                "longer": plan.seconds / best.seconds - 1.0,
+                **_longer(plan.seconds / best.seconds - 1.0, slope),
                 "faster_probability": share,
                 "differs": [name for name, value in values_of(plan).items() if value != ours[name]],
             }

@@ -78,6 +78,11 @@ class Setting:
         """What tells the settings of a question apart."""
         return (self.base.cluster.accelerator.name, self.gpus, *self.variant.items())
 
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What settings have in common whose plans are plans of one job: an estimate searches them together."""
+        return (self.base.cluster.accelerator.name, self.gpus, self.framework, self.batch)
+
     def _plan(self) -> dict[str, Any]:
         """The values that the best plan has of the axes that the listed plans share, found without timing every plan."""
         space, bound = self._offered, self.base

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.planner.best import TIMED, Visit
-from ironlaw.estimate.planner.evidence import scores, sort_by_score
+from ironlaw.estimate.planner.bounds import ROUNDING
+from ironlaw.estimate.planner.evidence import row_price, scores, sort_by_score
 from ironlaw.estimate.planner.grid import (
     MOST_CELLS,
     ROWS,
@@ -337,8 +338,14 @@ def preferred_plans(swept: Sweep, number: int) -> Plans:
     if np.all(most == fastest.seconds):  # a slower plan has no better score
         return fastest
     limit = float(most.max())
-    plans = swept.open(np.flatnonzero(swept.settle(limit) <= limit), limit)
+    within = within_score(swept, limit)
+    plans = swept.open(np.flatnonzero(swept.settle(within) <= within), limit)
     return sort_by_score(swept.task, plans).take(slice(0, number))
+
+
+def within_score(swept: Sweep, score: Any) -> Any:
+    """The step time of each row of a task above which none of its plans has a score of at most ``score``, for all rows or for each."""
+    return score / row_price(swept.task, np.arange(swept.task.mesh.rows)) * (1.0 + ROUNDING)
 
 
 def _nth_smallest(seconds: Any, number: int) -> float:

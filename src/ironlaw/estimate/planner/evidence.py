@@ -1,8 +1,9 @@
 """The best plan by its time and its evidence: of plans that are predicted nearly alike the one that published runs measured.
 
-A plan's score is ``time price^n``, n its values that no published run of this kind of stack and model measured (``estimate.support``). The
-price of one is the difference below which two plans of a job were measured in the predicted order no more often than by chance
-(``told_apart`` of the bands record): what nobody measured must be faster by more than can be told.
+A plan's score is ``time price^n``, n its values that no published run of this kind of stack and model measured (``estimate.support``), and
+one more where there are published layouts of its kind and size and it is none of them (``planner.published``). The price of one is the
+difference below which two plans of a job were measured in the predicted order no more often than by chance (``told_apart`` of the bands
+record): what nobody measured must be faster by more than can be told.
 
 ``score >= time``, so that only plans up to the score of the fastest matter. Where the fastest rests on measured runs, nothing is searched.
 """
@@ -19,6 +20,7 @@ from ironlaw.estimate.planner.bounds import ROUNDING
 from ironlaw.estimate.planner.grid import Task, rooms, row_minimum
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
+from ironlaw.estimate.planner.published import is_published
 from ironlaw.estimate.planner.space import CHOICES
 from ironlaw.estimate.support import never_measured, never_measured_degrees
 from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
@@ -99,7 +101,7 @@ def _hopeful_rows(visit: Visit, room: float, least: float) -> tuple[Any, Any, An
     """The rows whose plans may have a score of at most ``least`` within ``room``, a bound of it, lowest first, and their least price."""
     task = visit.task
     rows = np.flatnonzero((visit.leanest <= room) & (row_minimum(visit.least) <= least))
-    price = task.price ** never_measured_degrees(task.job, {n: column[rows] for n, column in task.mesh.columns.items()}, task.seq_len)
+    price = row_price(task, rows)
     near = price * row_minimum(visit.least[..., rows]) <= least
     rows, price = rows[near], price[near]
     bound = price * visit.within(rows, visit.tighter.of(rows), room) if rows.size else np.empty(0)
@@ -109,9 +111,22 @@ def _hopeful_rows(visit: Visit, room: float, least: float) -> tuple[Any, Any, An
 
 def scores(task: Task, plans: Plans) -> Any:
     """``time price^n`` of some plans of a task [s]."""
+    measured = evidence_scores(task, plans)
+    return measured * task.price ** (~is_published(task.published, plans.columns)) if task.published else measured
+
+
+def evidence_scores(task: Task, plans: Plans) -> Any:
+    """``time price^n`` of some plans [s], n their values that no published run measured alone."""
     if task.price == 1.0 or not plans.seconds.size:
         return plans.seconds
     return plans.seconds * task.price ** never_measured(task.job, as_plan(task, plans))
+
+
+def row_price(task: Task, rows: Any) -> Any:
+    """``price^n`` that no plan of some rows is below: by their degrees, and by the axes of published layouts that rows have."""
+    columns = {name: column[rows] for name, column in task.mesh.columns.items()}
+    other = ~is_published(task.published, columns) if task.published else 0
+    return task.price ** (never_measured_degrees(task.job, columns, task.seq_len) + other)
 
 
 def sort_by_score(task: Task, plans: Plans) -> Plans:

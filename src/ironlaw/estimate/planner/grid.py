@@ -44,6 +44,7 @@ class Task(Frozen):
     seq_len: float
     margin: float  # share of device memory that the best plan keeps free if any plan does
     price: float = 1.0  # what a value that no published run measured must be faster by, as a factor; see ``planner.evidence``
+    published: tuple[Mapping[str, Any], ...] = ()  # axes of the published layouts near the job; see ``planner.published``
 
 
 def rooms(task: Task) -> tuple[float, float, float]:

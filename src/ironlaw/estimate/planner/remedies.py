@@ -52,8 +52,9 @@ def remedies_of(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Ch
     limit = allowed.most * (row.seq_len or 1.0) if over else 0.0
     if not choice.seconds or choice.tier == UNFIT:
         return Remedies(over_limit=limit)
-    near = None if row.global_batch_size is None else near_batch(bound, row, space, bounds, choice.seconds)
-    fewer = None if near else fewer_accelerators(bound, row, space, bounds, choice, over)
+    worth = 1.0 if odd_part(choice.row.pp or 1.0) > ROUND_ODD else WORTH  # few run such stages: what removes them is named in any case
+    near = None if row.global_batch_size is None else near_batch(bound, row, space, bounds, choice.seconds, worth)
+    fewer = None if near else fewer_accelerators(bound, row, space, bounds, choice, over, worth)
     larger = None if near or fewer else larger_batch(bound, row, space, bounds, choice)
     return Remedies(near, larger, fewer, limit)
 
@@ -101,8 +102,10 @@ def larger_batch(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: C
     return Other(LARGER * batch, most) if most else None
 
 
-def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Choice, over: bool) -> Other | None:
-    """Fewer accelerators, each of which does more than a ninth more, that do most; ``over``: those that do with a smaller batch.
+def fewer_accelerators(
+    bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Choice, over: bool, worth: float = WORTH
+) -> Other | None:
+    """Fewer accelerators, each of which does ``worth`` times as much, that do most; ``over``: those that do with a smaller batch.
 
     The numbers are compared in the rough space, then the best of them is asked for in the whole one.
     """
@@ -118,8 +121,8 @@ def fewer_accelerators(bound: Bound, row: Row, space: Space, bounds: Bounds, cho
     if rough:  # of a mixture the two that seem best are asked for in the whole space
         likely = sorted((one for one in found if over or one.times > ROUGHLY * one.value / gpus), key=lambda one: -one.times)[:2]
         found = [Other(one.value, _whole_rate(bound, row, one.value, space, bounds) / _rate_of(choice)) for one in likely]
-    worth = [one for one in found if one.times > (0.0 if over else WORTH * one.value / gpus)]
-    return max(worth, key=lambda one: one.times, default=None)
+    able = [one for one in found if one.times > (0.0 if over else worth * one.value / gpus)]
+    return max(able, key=lambda one: one.times, default=None)
 
 
 def _whole_rate(bound: Bound, row: Row, gpus: float, space: Space, bounds: Bounds) -> float:
@@ -157,5 +160,13 @@ def _divisible_below(gpus: float, node: int) -> Iterator[float]:
 
 def _is_round(gpus: float, node: int) -> bool:
     """True for whole nodes whose number is a small odd number times a power of two."""
-    nodes = int(gpus) // node
-    return gpus % node == 0.0 and nodes // (nodes & -nodes) <= ROUND_ODD
+    return gpus % node == 0.0 and odd_part(gpus // node) <= ROUND_ODD
+
+
+def odd_part(number: float) -> int:
+    """A whole number without its factors of two.
+
+    >>> odd_part(63.0), odd_part(48.0)
+    (63, 3)
+    """
+    return int(number) // (int(number) & -int(number))

@@ -22,6 +22,7 @@ from ironlaw.estimate.planner.bounds import jobs_alike, may_take
 from ironlaw.estimate.planner.ends import balanced_rows
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
+from ironlaw.estimate.planner.published import published_axes
 from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
 from ironlaw.estimate.support import has_runs
 from ironlaw.frozen import same_but
@@ -155,7 +156,8 @@ def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], ot
     plans which take more than ``within`` seconds are not wanted, rows all of whose plans do are left out.
     """
     margin, price = bound.margin(job.framework.name), 1.0 if space.own else price_of(job, bound.folders)
-    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price)
+    published = published_axes(bound, job, sizes, space) if price > 1.0 else ()
+    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price, published)
     alike = (other.mesh for other in others if other.space == space and same_but(other.job, job, "moe_dispatcher"))
     if np.isfinite(within):
         alike = (other.mesh for other in others if other.space == space and jobs_alike(other.job, job))

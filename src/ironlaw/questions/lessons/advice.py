@@ -125,7 +125,10 @@ def _say_gains(tried: Tried) -> list[Sentence]:
 def _say_gain(trial: Trial, verb: str) -> Sentence:
     """One technique, its step time and its tokens per second against the plan's."""
     assert trial.after is not None and trial.gain is not None
-    rate = f"{1.0 + trial.gain:.3g} times the tokens/s" if trial.gain > 1.0 else f"{trial.gain:+.1%} tokens/s"
+    assert trial.likely_gain is not None
+    many = trial.likely_gain > 1.0
+    likely, predicted = (f"{1.0 + gain:.3g}" if many else f"{gain:+.1%}" for gain in (trial.likely_gain, trial.gain))
+    rate = f"likely {likely}{' times the' if many else ''} tokens/s ({predicted} predicted)"
     steps = f"step {units.show(trial.base.seconds, 's')} to {units.show(trial.after.seconds, 's')}"
     plan = f", with another plan: {trial.plan}" if trial.plan else ""
     words = f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.lowers[:2])}{plan}"

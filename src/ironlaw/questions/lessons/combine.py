@@ -9,6 +9,7 @@ from itertools import combinations
 from math import comb
 from typing import Any
 
+from ironlaw.estimate.bands import likely_rate
 from ironlaw.questions.answer import Column
 from ironlaw.questions.lessons.setting import Setting
 from ironlaw.questions.lessons.trials import TRIED, Trial, Tried, change_setting, sort_trials, try_all, try_change
@@ -20,7 +21,9 @@ RANKED = 200_000  # combinations of one size that are ranked by what their techn
 SHOWN = 3  # combinations of each kind
 STEPS = (
     Column("step", "step", "1"), Column("profile", "bound"), Column("technique", "selected"), Column("lowers", "lowers"),
-    Column("gain", "gain", "%"), Column("together", "total gain", "%"), Column("memory", "memory used", "%"),
+    Column("likely_gain", "likely gain", "%"), Column("likely_together", "likely total", "%"),
+    Column("gain", "predicted gain", "%", on_page=False), Column("together", "predicted total", "%", on_page=False),
+    Column("memory", "memory used", "%"),
     Column("seconds", "step time", "s"), Column("usd", "USD", "USD"), Column("joules", "energy", "J"),
     Column("kg_co2e", "CO2e", "kg", on_page=False),
 )  # fmt: skip
@@ -52,7 +55,9 @@ def compose(setting: Setting, tried: Tried, most: int) -> list[dict[str, Any]]:
             "technique": best.name,
             "lowers": best.lowers_most,
             "gain": best.gain,
-            "together": best.after.tokens_per_second / first - 1.0,
+            "likely_gain": best.likely_gain,
+            "together": (times := best.after.tokens_per_second / first) - 1.0,
+            "likely_together": float(likely_rate(times, setting.folders)) - 1.0,
             "memory": best.after.device / best.after.capacity,
             "seconds": best.after.seconds,
             **{name: getattr(best.after, name) for name in ("usd", "joules", "kg_co2e")},

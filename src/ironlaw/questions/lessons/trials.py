@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ironlaw.estimate.bands import likely_rate
 from ironlaw.estimate.held import change_options
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column
@@ -18,7 +19,8 @@ SEARCHED = 8  # techniques whose plan is chosen anew, where none of the plan the
 TRIED = (
     Column("technique", "technique"), Column("options", "options"), Column("lowers", "lowers", on_page=False),
     Column("training", "changes run"),
-    Column("seconds", "step", "s"), Column("ratio", "time per token", "%"), Column("device", "memory", "B"),
+    Column("seconds", "step", "s"), Column("ratio", "time per token", "%"), Column("likely_gain", "likely gain", "%", on_page=False),
+    Column("device", "memory", "B"),
     Column("saved", "saves", "B", on_page=False),
     Column("fits", "fits"), Column("usd", "USD", "USD", on_page=False), Column("joules", "energy", "J", on_page=False),
     Column("kg_co2e", "CO2e", "kg", on_page=False),
@@ -40,6 +42,7 @@ class Trial:
     conflicts: tuple[str, ...] = ()  # techniques that set the same options
     plan: str = ""  # the plan, where the held one is not possible with the technique
     why_not: str = ""
+    folders: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -77,6 +80,11 @@ class Trial:
         return None if self.after is None else self.after.tokens_per_second / self.base.tokens_per_second - 1.0
 
     @property
+    def likely_gain(self) -> float | None:
+        """The gain that is to be expected of the predicted one (``bands.likely_rate``)."""
+        return None if self.gain is None else float(likely_rate(1.0 + self.gain, self.folders)) - 1.0
+
+    @property
     def saved(self) -> float | None:
         """Device memory that is freed [B]."""
         return None if self.after is None else self.base.device - self.after.device
@@ -99,8 +107,9 @@ class Trial:
         roofs = dict.fromkeys(roof for technique in self.techniques for roof in technique.lowers)
         return {
             "technique": self.name, "options": self.options, "lowers": ", ".join(roofs), "training": "yes" if self.trains else "",
-            **numbers, "gain": self.gain, "saved": self.saved, "fits": self.fits, "at_best": self.at_best, "moves": first.moves,
-            "dam": first.axis, "clashes": ", ".join(self.conflicts), "plan": self.plan, "why_not": self.why_not,
+            **numbers, "gain": self.gain, "likely_gain": self.likely_gain, "saved": self.saved, "fits": self.fits,
+            "at_best": self.at_best, "moves": first.moves, "dam": first.axis, "clashes": ", ".join(self.conflicts), "plan": self.plan,
+            "why_not": self.why_not,
             "change": {name: sorted(v) if isinstance(v, frozenset) else v for name, v in self.change.items()},
         }  # fmt: skip
 
@@ -170,7 +179,7 @@ def sort_trials(trials: Sequence[Trial], fits: bool) -> list[Trial]:
 
 def try_change(setting: Setting, base: Measure, techniques: tuple[Technique, ...], change: Mapping[str, Any]) -> Trial:
     """Estimate a held plan with the options that techniques set."""
-    trial = Trial(techniques, change, base)
+    trial = Trial(techniques, change, base, folders=setting.folders)
     changed = change_setting(setting, change)
     if isinstance(changed, str):
         return replace(trial, why_not=changed)
