@@ -16,7 +16,7 @@ from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.lessons.combine import COMBINED, MOST, STEPS, WORTH, Combined, bound_of, compose, fewest_that_fit
-from ironlaw.questions.lessons.options import LOADER
+from ironlaw.questions.lessons.options import LOADER, MEASURED
 from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
 from ironlaw.questions.lessons.setting import TOKENS, Measure, Setting, bind_loader, hold_plan
 from ironlaw.questions.lessons.trials import NOT_TRIED, TRIED, Trial, Tried, try_all
@@ -101,7 +101,7 @@ def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mappin
         ),
         *(_say_gains(tried) if base.fits else _say_fits(tried, combined)),
     ]
-    if "gpu_utilization" in lesson:
+    if any(name in lesson for name in MEASURED):
         lines.append(f"by utilisation alone (simplified): {classify_bottleneck(lesson)}")
     if "dataset" in lesson:
         scale = recommend_scale(float(total_parameters(setting.group.job.model)), lesson["dataset"])

@@ -25,6 +25,7 @@ class LessonTable:
     shows: str  # for the help text
     takes: tuple[str, ...] = ()  # options that it takes, whether or not a model is given
     of_model: bool = False  # with MODEL it takes every option of an estimate
+    of_step: bool = False  # of these, those that set one step alone
     without: tuple[str, ...] = ()  # of these, options that it sets itself
 
 
@@ -41,7 +42,7 @@ TABLES: dict[str, LessonTable] = {
         without=("gpus",),
     ),
     "eras": LessonTable("historic runs and their cost", ("on", "price", "grid", "pue", "mfu")),
-    "joules": LessonTable("energy of moving a byte", of_model=True),
+    "joules": LessonTable("energy of moving a byte", of_model=True, of_step=True),
     "limits": LessonTable("hard limits of one machine: memory, time, data", ("dataset", "deadline", "sizes", *STORED), of_model=True),
 }  # fmt: skip
 
@@ -104,7 +105,7 @@ def _forms_of(name: str, table: LessonTable) -> tuple[Form, ...]:
     """The forms of a table: with MODEL it may take the options of an estimate."""
     says, sets = f"--table {name}", dict.fromkeys(table.without, "the table sets it itself; leave it out")
     alone = Form(says, when=("table",), value=name, takes=(*table.takes, *(("model",) if table.of_model else ())), excludes=sets)
-    of_model = alone.replace(beside=("model",), takes=(*table.takes, *taken_by("lessons")))
+    of_model = alone.replace(beside=("model",), takes=(*table.takes, *taken_by("roofline" if table.of_step else "lessons")))
     return (of_model, alone) if table.of_model else (alone,)
 
 
