@@ -66,7 +66,8 @@ def test_a_plan_with_room_keeps_the_margin_without_a_word(ask):
     assert row["memory"]["keeps_margin"]
     assert row["memory"]["fits_probability"] > 0.8
     assert not any("likely to fit" in line for line in sentences(row["warnings"]))
-    assert {"name": "margin", "value": "3.5% of device memory", "origin": "default"} in row["assumptions"]
+    told = {(item["name"], item["value"], item["origin"]) for item in row["assumptions"] if isinstance(item["value"], str)}
+    assert ("margin", "3.5% of device memory", "default") in told
 
 
 def test_memory_has_the_keys_of_its_error(ask):
