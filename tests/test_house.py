@@ -52,7 +52,7 @@ MAY_IMPORT = {
     },
     # drawn from the plain data of an answer alone
     "page": {"units", "files"},
-    "web": {"page", "report", "interface", "validate", "catalog", "errors"},
+    "web": {"page", "report", "interface", "validate", "catalog", "files", "errors"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
     "validate": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
@@ -11,7 +12,7 @@ from ironlaw.cli.main import main
 from verbs import QUESTIONS, example, options
 
 ODD = ("", "nan", "inf", "-1", "1e400", "abc", "5 bananas", "1,2,,3")
-FILES = ("correction", "shapes", "census", "space")  # a text that names a file is exit 3
+FILES = ("correction", "shapes", "census", "space", "html")  # a text that names a file is exit 3, or the name of one to write
 
 
 def changed(verb: str, flag: str, value: str) -> list[str]:
@@ -138,7 +139,8 @@ def test_a_slip_in_the_name_of_a_record_is_refused_where_nothing_uses_it(questio
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_an_unknown_term_to_explain_is_refused_in_every_form(question, form, ask):
     status, out, err = ask(*question.split(), "--explain", "banana", *form)
-    assert (status, out) == (2, "") and "unknown term 'banana'" in err
+    assert status == 2 and "unknown term 'banana'" in err
+    assert json.loads(out)["error"]["value"] == "banana" if form else out == ""
 
 
 NO = [  # understood, and the answer is no

@@ -90,7 +90,8 @@ def with_constants(folders: tuple[str, ...], version: str | None) -> tuple[str, 
         return folders
     known = [constants_version(), *sorted(path.name for path in VERSIONS.iterdir() if is_folder(path))]
     if version not in known:
-        raise QuestionError(f"unknown calibration version {quote(version)}; known: {', '.join(known)}")
+        says = f"unknown calibration version {quote(version)}; known: {', '.join(known)}"
+        raise QuestionError(says, option="calibration_version", value=version, nearest=known)
     return (*folders, str(VERSIONS / version))
 
 

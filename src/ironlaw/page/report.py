@@ -6,13 +6,13 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from htpy import Element, Node, body, div, footer, fragment, h1, head, header, html, main, meta, p, pre, script, span, style, title
 from markupsafe import Markup
 
-from ironlaw.files import REPORT_BLOCK
+from ironlaw.files import REPORT_BLOCK, read_shipped
 from ironlaw.page.parts import View, block
 from ironlaw.page.views import view_of
 
@@ -55,8 +55,7 @@ def report(answer: Mapping[str, Any], verb: str, command: Sequence[str], when: d
 
 def css(*names: str) -> str:
     """The style sheets that ship, one after the other."""
-    folder = resources.files("ironlaw.page")
-    return "\n".join((folder / name).read_text("utf-8") for name in names)
+    return "\n".join(read_shipped(Path(__file__).parent / name) for name in names)
 
 
 def embedded(data: Any) -> Element:

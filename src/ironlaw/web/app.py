@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from ironlaw.errors import IronlawError, UnknownNameError
+from ironlaw.files import read_shipped
 from ironlaw.web import draw, work
 from ironlaw.web.work import Reply
 
@@ -40,11 +41,11 @@ QUICK = ("estimate",)  # answered by workers that searches do not take
 SECONDS = {True: 60.0, False: 180.0}  # that a question may take: a quick one, another
 LONGEST = 16_384  # bytes of a query
 HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
-STATIC = {  # a name, its package and file, its type
-    "style.css": ("ironlaw.page", "style.css", "text/css"),
-    "app.css": ("ironlaw.web", "static/app.css", "text/css"),
-    "app.js": ("ironlaw.web", "static/app.js", "text/javascript"),
-    "icon.svg": ("ironlaw.web", "static/icon.svg", "image/svg+xml"),
+STATIC = {  # a name, its file in the package, its type
+    "style.css": ("page/style.css", "text/css"),
+    "app.css": ("web/static/app.css", "text/css"),
+    "app.js": ("web/static/app.js", "text/javascript"),
+    "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; connect-src 'self'; "
@@ -272,8 +273,8 @@ async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         return PlainTextResponse("not found", 404)
-    package, path, kind = STATIC[name]
-    return Response((resources.files(package) / path).read_text("utf-8"), media_type=kind)
+    path, kind = STATIC[name]
+    return Response(read_shipped(Path(__file__).parents[1] / path), media_type=kind)
 
 
 async def _validation(request: Request) -> Response:
