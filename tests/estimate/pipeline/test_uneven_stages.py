@@ -69,8 +69,8 @@ def test_ends_that_leave_no_layers_are_no_plan(ends):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"last_stage_layers": 5, "layers_per_stage": "9,9,9,5"}, "give one of them"),
-        ({"first_stage_layers": 5, "count_embedding": True}, "give one of them"),
+        ({"last_stage_layers": 5, "layers_per_stage": "9,9,9,5"}, "not both: both place layers"),
+        ({"first_stage_layers": 5, "count_embedding": True}, "not both: both place layers"),
         ({"mtp_stage": 1}, "needs layers_per_stage"),
         ({"mtp_stage": 4, "layers_per_stage": "8,8,8,8"}, "must be one of its stages"),
     ],
