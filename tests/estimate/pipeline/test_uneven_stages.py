@@ -10,6 +10,7 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
+from ironlaw.estimate.layer.kinds import kinds, layers_of
 from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.estimate.planner.ends import RULE, balanced_rows, splits
 from ironlaw.estimate.planner.grid import Task
@@ -269,3 +270,16 @@ def test_a_balanced_space_is_never_slower_than_an_even_one(tmp_path):
 def test_a_fixed_stage_stays_fixed_in_a_search():
     found = ironlaw.search(**SEARCH, last_stage_layers=6)
     assert {c.values["last_stage_layers"] for c in found.first(20)} == {6.0}
+
+
+@pytest.mark.parametrize("pp", [4, 8, 16, 31, 32, 61])
+@pytest.mark.parametrize("last", [-1.0, 1.0])
+def test_stages_hold_the_layers_of_the_front_once(pp, last):
+    """Dense layers of a mixture that the first stage has no room for are on the next one, and on no other."""
+    found = group("deepseek-v3", gpus=8 * pp, pp=pp, ep=8, global_batch_size=2 * pp * 8)
+    plan = found.plan.replace(last_stage_layers=np.full(1, last))
+    dense = 0.0
+    for stage in stages(found.job, plan):
+        inside = {kind: layers_of(stage, kind, found.job.model) for kind in kinds(found.job.model) if kind.place == "front"}
+        dense += sum(float(np.sum(stage.count * layers)) for layers in inside.values())
+    assert dense == found.job.model.first_k_dense_replace == 3

@@ -91,7 +91,25 @@ def _by_rule(job: Job, plan: Plan) -> list[Stage]:
         Stage("middle", 1.0 + longer, first + longer * (base + one), base, middles - longer, 0.0 * one, 0.0 * one, alike),
         Stage("last", plan.pp - 1.0, job.model.num_hidden_layers - last, last, 1.0 - single, 0.0 * one, one),
     ]
+    classes = [part for stage in classes for part in _split_at_front(job, stage)]
     return classes[:1] + [stage for stage in classes[1:] if (stage.count > 0).any()]  # a class no plan of the batch has costs nothing
+
+
+def _split_at_front(job: Job, stage: Stage) -> list[Stage]:
+    """A class of middle stages, and before it those that reach into the layers at the front, which differ from the rest.
+
+    A class is counted as its first stage. A first stage of fewer layers than the model's front, such as the dense layers of a mixture,
+    would make all middle stages such layers.
+    """
+    model = job.model
+    front = max(model.first_k_dense_replace, model.frozen_layers, model.wide_layers_at_start)
+    if not front or "middle" not in stage.name or schedule_of(job).stages_per_rank > 1.0:
+        return [stage]
+    reach = np.clip(np.ceil((front - stage.start) / np.maximum(stage.layers, 1.0)), 0.0, stage.count)
+    if not np.any(reach > 0.0):
+        return [stage]
+    rest = stage.replace(index=stage.index + reach, start=stage.start + reach * stage.layers, count=stage.count - reach)
+    return [stage.replace(name=f"{stage.name} at the front", count=reach), rest]
 
 
 def _explicit(job: Job, plan: Plan) -> list[Stage]:
