@@ -27,7 +27,7 @@ def test_switches_of_the_a100_do_not_add_and_its_search_has_no_deepep():
     with pytest.raises(UnsupportedError, match="no NVSwitch that adds"):
         ironlaw.estimate("llama-3-8b", on="a100-sxm-80gb", **PLAN, in_network_reduction="nvls")
     device = load.record("accelerators", "a100-sxm-80gb")
-    assert not (device.deepep or device.flash_3 or device.fp8_one_layout)
+    assert not (device.dispatchers or device.flash_3 or device.fp8_one_layout)
 
 
 def test_products_of_consumer_blackwell_and_of_cdna_read_fp8_along_the_sum():

@@ -29,7 +29,7 @@ class Accelerator(Record):
     kernels_of: str = ""  # architecture whose kernels and workspaces count where a framework names none for its own; "": none
     flash_attention: bool = True
     flash_3: bool = False  # FlashAttention-3 has kernels for it
-    deepep: bool = False  # DeepEP or HybridEP runs on it
+    dispatchers: tuple[str, ...] = ()  # of tokens to experts, that run on it beside the plain all-to-all
     fp8_one_layout: bool = False  # fp8 products read an operand in either orientation; else along the sum alone, so both are stored
     stochastic_rounding: bool = True  # casts to 4 bits can round at random, where the device has such formats
     fixed_clock: bool = False  # the peak is at a clock that is sustained under load; a GPU's is at its boost clock

@@ -402,9 +402,16 @@ def _nan_term(tree: Term, at: int) -> str:
 
 
 def mesh_words(plan: dict[str, Any]) -> str:
-    """The axes that a plan uses by their short names, and layers by stage where they were chosen one by one."""
-    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1)
-    return (axes + stage_layers_words(plan)) or "one rank"
+    """The axes that a plan uses by their short names, and layers by stage where they were chosen one by one.
+
+    Of a mixture also how its experts share tensor ranks, which not all stacks do alike, and what dispatches its tokens.
+    """
+    shown = {n for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if plan[n] != 1}
+    if "moe_dispatcher" in plan and plan["tp"] != 1:
+        shown.add("etp")
+    axes = " ".join(f"{n} {plan[n]}" for n in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard") if n in shown)
+    dispatcher = f" dispatcher {plan['moe_dispatcher']}" if plan.get("moe_dispatcher") and plan["ep"] != 1 else ""
+    return (axes + dispatcher + stage_layers_words(plan)) or "one rank"
 
 
 def stage_layers_words(plan: dict[str, Any]) -> str:

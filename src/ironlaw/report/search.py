@@ -119,7 +119,7 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield (
         f"  step {ink.bold(units.show(plan['step']['seconds'], 's'))}{band_words(plan['band'])},"
         f" {rates['tokens_per_second']:,.0f} tokens/s, MFU {rates['mfu']:.1%},"
-        f" {memory['device'] / 2**30:.1f} of {memory['capacity_bytes'] / 2**30:.1f} GiB"
+        f" {memory['device'] / 2**30:.1f} of {memory['capacity_bytes'] / 2**30:.1f} GiB{likely_words(memory['fits_probability'])}"
     )
     if words := placement_words(plan["placement"], p["gpus"]):
         yield f"  {words}"
@@ -136,6 +136,11 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield from _context_parallel(data)
     if not memory["keeps_margin"]:
         yield ink.dim(f"  uses {1.0 - plan['headroom']:.1%} of the memory and may run out: no plan keeps {memory['margin']:.1%} free")
+
+
+def likely_words(probability: float | None) -> str:
+    """How likely a plan fits: ``, 98% likely to fit``."""
+    return "" if probability is None else f", {probability:.0%} likely to fit"
 
 
 def _context_parallel(data: dict[str, Any]) -> Iterator[str]:

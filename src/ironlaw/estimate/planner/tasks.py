@@ -50,11 +50,13 @@ def offered(space: Space, bound: Bound, job: Job, seldom: bool = False) -> Space
         return space
     framework = job.framework
     can = framework.able.replace(seldom=()) if seldom else framework.able
-    many = bound.model.num_experts and bound.cluster.accelerator.deepep
+    own = (defaults.DISPATCHERS[0], *(bound.cluster.accelerator.dispatchers if bound.model.num_experts else ()))
     dispatchers = defaults.DISPATCHERS if can.dispatchers == ANY or "ep" in _missing_axes(can) else can.dispatchers
     known = {
         "schedule": can.schedules,
-        "moe_dispatcher": dispatchers if many and "ep" not in _missing_axes(can) else dispatchers[:1],
+        "moe_dispatcher": dispatchers[:1]
+        if "ep" in _missing_axes(can)
+        else tuple(name for name in dispatchers if name in own) or dispatchers[:1],
         "cuda_graphs": can.cuda_graphs if can.cuda_graphs == ANY else (defaults.CUDA_GRAPH, *can.cuda_graphs),
         "gradient_dtype": can.gradient_dtypes,
         "weights_dtype": framework.weights_dtypes or ANY,
