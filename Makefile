@@ -39,6 +39,7 @@ test-quick: $(VENV)/dev $(VENV)/installed
 OLDEST := $(VENV)-oldest
 test-oldest: $(OLDEST)/installed
 	PYTHONPATH=src $(OLDEST)/bin/python -m pytest -n auto --dist worksteal -m "not slow" $(OLDEST_TESTS)
+	PYTHONPATH=src $(OLDEST)/bin/python -m pytest -n 0 -W ignore::DeprecationWarning tests/test_server.py
 
 OLDEST_TESTS := tests/test_dependencies.py tests/test_units.py tests/catalog/test_folders.py tests/catalog/test_packages.py \
 	tests/cli/test_commands.py tests/cli/test_completion.py tests/cli/test_help.py tests/interface/test_answers.py tests/test_files.py \
@@ -46,7 +47,7 @@ OLDEST_TESTS := tests/test_dependencies.py tests/test_units.py tests/catalog/tes
 
 $(OLDEST)/installed: pyproject.toml requirements/oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/oldest.txt pytest pytest-xdist hypothesis
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/oldest.txt httpx pytest pytest-xdist hypothesis
 	touch $@
 
 # The tests marked slow, and the tests of properties once more, on newly drawn examples.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -146,6 +147,19 @@ def test_other_views_answer(open_page, verb):
     devices = "h100-sxm,a100-sxm-80gb" if verb == "compare" else "h100-sxm"
     page = open_page(f"/{verb}?model=llama-3-8b&on={devices}&gpus=8&tokens=1T&global_batch_size=64")
     assert page.locator("table").first.is_visible() and page.inner_text("h1")
+
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+VIEWS = ("/estimate", f"/estimate?{QUESTION}", f"/plan?{QUESTION}", "/validation", "/estimate?model=llama-3-9b&on=h100-sxm&gpus=8")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", VIEWS)
+def test_nothing_bars_people_who_do_not_see_or_use_keys(open_page, path, theme):
+    page = open_page(path, theme=theme)
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical", "moderate")] == []
 
 
 def test_a_report_opens_from_disk_without_a_script(open_page, tmp_path):

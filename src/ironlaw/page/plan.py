@@ -147,7 +147,7 @@ def advice_block(answer: Answer) -> Node:
         ]
         for one in advice
     ]
-    heads = [Cell("More of"), Cell("Faster by", True), Cell(""), Cell("Worth", True)]
+    heads = [Cell("More of"), Cell("Faster by", True), Cell("to scale"), Cell("Worth", True)]
     return block("What to buy next", rows_table(heads, rows, caption="What to buy next"), aside="one change each, the plan held")
 
 

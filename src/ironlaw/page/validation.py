@@ -119,7 +119,7 @@ def families_block(answer: Answer) -> Element:
         for one in groups
     ]  # fmt: skip
     heads = [
-        Cell("Family"), Cell("Runs", True), Cell("Median error", True), Cell(""), Cell("1 in 10 above", True), Cell("Bias", True),
+        Cell("Family"), Cell("Runs", True), Cell("Median error", True), Cell("to scale"), Cell("1 in 10 above", True), Cell("Bias", True),
         Cell("In the band", True),
     ]  # fmt: skip
     return block("Families of runs", rows_table(heads, rows, caption="Families of runs"), aside="each predicted without itself")

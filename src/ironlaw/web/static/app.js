@@ -137,7 +137,9 @@ document.addEventListener("input", (event) => event.target.classList?.contains("
 // --- links, numbers that open, keys
 
 function dress(root) {
+  if (location.pathname !== "/estimate") return;
   for (const number of root.querySelectorAll("[data-explain]")) {
+    if (number.closest("summary")) continue; // the row itself has the focus: "e" opens its number
     number.tabIndex = 0;
     number.setAttribute("role", "button");
   }
@@ -168,8 +170,10 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches?.("input:not([type=range]), textarea, select");
+  const inside = event.target.matches?.("summary") && event.target.querySelector("[data-explain]");
   if (event.key === "Enter" && event.target.dataset?.explain) explain(event.target.dataset.explain);
   else if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  else if (event.key === "e" && inside) explain(inside.dataset.explain);
   else if (event.key === "/") {
     event.preventDefault();
     document.getElementById("q-model")?.focus();
