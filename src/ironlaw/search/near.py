@@ -35,7 +35,7 @@ class Near(NamedTuple):
     @property
     def simplest(self) -> Choice:
         """The simplest plan: the model split the fewest ways, then the order that decides between equal plans."""
-        return min(self.distinct, key=effort)
+        return simplest_of(self.plans[0], self.distinct)
 
 
 def near_plans(result: SearchResult, best: Choice) -> Near:
@@ -77,6 +77,11 @@ def effort(choice: Choice) -> tuple[Any, ...]:
     return (v["tp"] * v["pp"] * v["cp"] * v["ep"] * v["etp"], *variant, *(effort_of(name, v[name]) for name in SIMPLEST))
 
 
+def simplest_of(best: Choice, plans: Sequence[Choice]) -> Choice:
+    """The simplest of some plans and the best, without those that are faster: the best was preferred to them for its measured values."""
+    return min([best, *(choice for choice in plans if choice.seconds >= best.seconds)], key=effort)
+
+
 def layout(choice: Choice) -> tuple[Any, ...]:
     """The values of a plan that are compared; interleaving is a schedule of its own."""
     variant = (value for name, value in choice.setting.variant.items() if name != "cp_method" or choice.values["cp"] > 1.0)
@@ -86,7 +91,8 @@ def layout(choice: Choice) -> tuple[Any, ...]:
 def choose_different(best: Choice, plans: Sequence[Choice]) -> list[Choice]:
     """The simplest of some plans, then one by one the plan that differs in most axes from all chosen before; of equals the simplest."""
     ordered = sorted(plans, key=effort)
-    chosen = [best, *(choice for choice in ordered[:1] if not choice.same_as(best))]
+    simplest = simplest_of(best, plans)
+    chosen = [best, *([] if simplest.same_as(best) else [simplest])]
     of_layout: dict[Any, Choice] = {}
     for choice in ordered:
         of_layout.setdefault(layout(choice), choice)
