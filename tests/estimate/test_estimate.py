@@ -76,7 +76,7 @@ def complete(row: dict) -> None:
 
     def holes(value, at=""):
         if isinstance(value, dict):
-            return [h for k, v in value.items() for h in holes(v, f"{at}.{k}") if not (k in ("law", "band") and v is None)]
+            return [h for k, v in value.items() for h in holes(v, f"{at}.{k}") if not (k in ("law", "band", "kind") and v is None)]
         if isinstance(value, list):
             return [h for i, v in enumerate(value) for h in holes(v, f"{at}[{i}]")]
         return [at] if value is None else []

@@ -351,7 +351,7 @@ def with_run(group: Group, bound: Bound) -> Group:
         from ironlaw.estimate.bands import likely_remedies
 
         gpus, batch, length, share = (scalar(column) for column in (plan.gpus, plan.global_batch_size, plan.seq_len, mfu))
-        warnings += remedy_lines(likely_remedies(group.remedies[0], gpus, group.folders), gpus, batch, length, share)
+        warnings += remedy_lines(likely_remedies(group.remedies[0], group.folders), gpus, batch, length, share)
     return group.replace(run=run, assumptions=notes, warnings=tuple(warnings), asked=asked)
 
 

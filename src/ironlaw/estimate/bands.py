@@ -263,14 +263,16 @@ def likely_rate(times: Any, folders: tuple[str, ...] = (), accelerators: Any = 1
     return accelerators * likely_ratio(times / accelerators, gain_slope(folders))
 
 
-def likely_remedies(remedies: Remedies, gpus: float, folders: tuple[str, ...] = ()) -> Remedies:
-    """What makes a run on ``gpus`` accelerators faster, each with the gain that is to be expected of the predicted one."""
+def likely_remedies(remedies: Remedies, folders: tuple[str, ...] = ()) -> Remedies:
+    """What makes a run faster, each with the gain that is to be expected of the predicted one.
 
-    def likely(other: Other | None, accelerators: float = 1.0) -> Other | None:
-        return None if other is None else other._replace(times=float(likely_rate(other.times, folders, accelerators)))
+    That of fewer accelerators is as predicted: no pairs of runs say how such gains shrink, and each count is estimated by itself.
+    """
 
-    fewer = likely(remedies.fewer, remedies.fewer.value / gpus if remedies.fewer else 1.0)
-    return remedies._replace(near_batch=likely(remedies.near_batch), larger_batch=likely(remedies.larger_batch), fewer=fewer)
+    def likely(other: Other | None) -> Other | None:
+        return None if other is None else other._replace(times=float(likely_rate(other.times, folders)))
+
+    return remedies._replace(near_batch=likely(remedies.near_batch), larger_batch=likely(remedies.larger_batch))
 
 
 def winner_bias(probability: float, half_width: float, coverage: float) -> float:

@@ -144,7 +144,7 @@ def seldom_lines(job: Job, plans: Plan, at: int, chosen: Collection[str]) -> lis
 def remedy_lines(remedies: Remedies, gpus: float, batch: float, seq_len: float, mfu: float) -> list[Caution]:
     """What makes the run of a plan much faster, with figures: another batch, or fewer accelerators. Every verb prints these.
 
-    The gains of ``remedies`` are the likely ones (``bands.likely_remedies``).
+    The gains of ``remedies`` by another batch are the likely ones (``bands.likely_remedies``).
     """
     lines, within, tokens = [], "", batch * seq_len
     if remedies.over_limit:

@@ -128,7 +128,7 @@ def seq_len(max_position_embeddings: int) -> float:
 def fine_tuning_batch(gpus: float, each: float = FINE_TUNED_EACH) -> float:
     """Sequences of a step of a fine-tuning: ``each`` (8) for each accelerator, at least 16 and at most 128.
 
-    >>> fine_tuning_batch(1), fine_tuning_batch(8), fine_tuning_batch(64), fine_tuning_batch(16, each=2)
+    >>> fine_tuning_batch(1), fine_tuning_batch(8), fine_tuning_batch(64), fine_tuning_batch(16, each=2.0)
     (16.0, 64.0, 128.0, 32.0)
     """
     return min(max(each * gpus, FINE_TUNED[0]), FINE_TUNED[1])

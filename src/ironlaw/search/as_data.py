@@ -146,7 +146,7 @@ def _remedies(result: SearchResult, choices: list[Choice], estimates: list[tuple
     planned = Planned(row._replace(global_batch_size=best.setting.batch), (), {}, seconds=best.seconds)
     found = remedies_of(bound, row, result.question.space, Bounds(bound), planned)
     sizes = (best.setting.gpus, best.setting.batch, best.setting.seq_len, scalar(group.throughput["mfu"], at))
-    return remedy_lines(likely_remedies(found, best.setting.gpus, result.folders), *sizes)
+    return remedy_lines(likely_remedies(found, result.folders), *sizes)
 
 
 def search_warnings(result: SearchResult) -> list[Caution]:

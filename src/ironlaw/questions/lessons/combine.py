@@ -9,7 +9,6 @@ from itertools import combinations
 from math import comb
 from typing import Any
 
-from ironlaw.estimate.bands import likely_rate
 from ironlaw.questions.answer import Column
 from ironlaw.questions.lessons.setting import Setting
 from ironlaw.questions.lessons.trials import TRIED, Trial, Tried, change_setting, sort_trials, try_all, try_change
@@ -40,7 +39,7 @@ class Combined:
 
 def compose(setting: Setting, tried: Tried, most: int) -> list[dict[str, Any]]:
     """Apply the technique that gains most and fits, try all on the result, and repeat; the training stays as it is."""
-    first, steps = tried.base.tokens_per_second, []
+    first, likely, steps = tried.base.tokens_per_second, 1.0, []
     for number in range(1, most + 1):
         best = next((trial for trial in tried.trials if trial.fits and not trial.trains and not trial.plan), None)
         if best is None or best.after is None or best.gain is None or best.gain < WORTH:
@@ -56,8 +55,8 @@ def compose(setting: Setting, tried: Tried, most: int) -> list[dict[str, Any]]:
             "lowers": best.lowers_most,
             "gain": best.gain,
             "likely_gain": best.likely_gain,
-            "together": (times := best.after.tokens_per_second / first) - 1.0,
-            "likely_together": float(likely_rate(times, setting.folders)) - 1.0,
+            "together": best.after.tokens_per_second / first - 1.0,
+            "likely_together": (likely := likely * (1.0 + (best.likely_gain or 0.0))) - 1.0,
             "memory": best.after.device / best.after.capacity,
             "seconds": best.after.seconds,
             **{name: getattr(best.after, name) for name in ("usd", "joules", "kg_co2e")},

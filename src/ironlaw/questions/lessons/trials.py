@@ -81,8 +81,13 @@ class Trial:
 
     @property
     def likely_gain(self) -> float | None:
-        """The gain that is to be expected of the predicted one (``bands.likely_rate``)."""
-        return None if self.gain is None else float(likely_rate(1.0 + self.gain, self.folders)) - 1.0
+        """The gain that is to be expected of the predicted one (``bands.likely_rate``).
+
+        It was learned from plans of one job: of another precision, or another training, the predicted gain stays.
+        """
+        if self.gain is None or any(technique.moves == "peak" or technique.trains for technique in self.techniques):
+            return self.gain
+        return float(likely_rate(1.0 + self.gain, self.folders)) - 1.0
 
     @property
     def saved(self) -> float | None:
