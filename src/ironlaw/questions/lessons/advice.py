@@ -128,7 +128,8 @@ def _say_gain(trial: Trial, verb: str) -> Sentence:
     assert trial.likely_gain is not None
     many = trial.likely_gain > 1.0
     likely, predicted = (f"{1.0 + gain:.3g}" if many else f"{gain:+.1%}" for gain in (trial.likely_gain, trial.gain))
-    rate = f"likely {likely}{' times the' if many else ''} tokens/s ({predicted} predicted)"
+    times = " times the" if many else ""
+    rate = f"{predicted}{times} tokens/s" if likely == predicted else f"likely {likely}{times} tokens/s ({predicted} predicted)"
     steps = f"step {units.show(trial.base.seconds, 's')} to {units.show(trial.after.seconds, 's')}"
     plan = f", with another plan: {trial.plan}" if trial.plan else ""
     words = f"{trial.name} {verb}: {rate} ({steps}), by lowering {' and '.join(trial.lowers[:2])}{plan}"
