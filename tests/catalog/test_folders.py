@@ -28,8 +28,8 @@ def test_rows_hash_the_catalogue_once(ask, tmp_path, monkeypatch):
     rows = json.loads(out)
     assert status == 2 and [row["line"] for row in rows] == [2, 3, 4, 5, 6, 7]
     assert "error" in rows[-1] and out == json.dumps(rows, indent=1) + "\n"
-    read = Counter(calls)  # a record that a line asks for is read once more, as a record
-    assert read[load.SHIPPED / "accelerators" / "tpu-v5p.toml"] == 1 and max(read.values()) <= 2
+    read = Counter(calls)  # a record that a line asks for is read once more, as a record, and once more where another is like it
+    assert read[load.SHIPPED / "accelerators" / "tpu-v5p.toml"] == 1 and max(read.values()) <= 3
 
 
 def test_a_folder_without_records_is_refused(ask, tmp_path):
