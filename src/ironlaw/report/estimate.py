@@ -196,7 +196,8 @@ def faster_words(faster: dict[str, Any] | None) -> Iterator[str]:
         return
     plan = {**dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard"), 1), **faster["plan"]}
     gain = f"likely {faster['likely_gain']:.1%} faster ({faster['gain']:.1%} predicted)"
-    layout = f"{mesh_words(plan)}, zero {plan['zero']:g}, micro-batch {plan['micro_batch_size']:g}, recompute {plan['recompute']}"
+    ends = "".join(f" {end} stage {n:g} layers" for end in ("first", "last") if (n := plan.get(f"{end}_stage_layers") or 0) > 0)
+    layout = f"{mesh_words(plan)}{ends}, zero {plan['zero']:g}, micro-batch {plan['micro_batch_size']:g}, recompute {plan['recompute']}"
     if faster["never_measured"]:
         yield f"fastest without evidence: {layout}: {gain}; never measured: {', '.join(faster['never_measured'])}"
     else:
