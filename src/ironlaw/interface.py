@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 POSITIONAL = ("model", "on", "gpus")  # arguments that may come without their name, where a verb has them
-SYNONYMS = {"search": "plan"}  # further names of verbs
 
 
 class Argument(NamedTuple):
@@ -51,9 +50,16 @@ CATALOG = Argument("catalog", ("Sequence[str]", "str"), "folders of your records
 
 def names() -> list[str]:
     """The names of the functions, in the order of the command line."""
-    from ironlaw.cli.main import VERBS
+    from ironlaw.cli.main import SYNONYMS, VERBS
 
     return [*(verb for verb in VERBS if _is_question(verb)), *SYNONYMS]
+
+
+def first_name(verb: str) -> str:
+    """The name of a verb in the help, of a further name too."""
+    from ironlaw.cli import main
+
+    return main.first_name(verb)
 
 
 def _is_question(verb: str) -> bool:
@@ -82,7 +88,7 @@ def summary(verb: str) -> str:
     """What a verb does, in one line."""
     from ironlaw.cli.main import VERBS
 
-    return VERBS[SYNONYMS.get(verb, verb)][1]
+    return VERBS[first_name(verb)][1]
 
 
 def returned(verb: str) -> str:
@@ -100,7 +106,7 @@ def _argument(name: str, option: Option) -> Argument:
 
 def _form(verb: str) -> Form:
     """The form of a verb, by its first name."""
-    verb = SYNONYMS.get(verb, verb)
+    verb = first_name(verb)
     return _FORMS[verb]() if verb in _FORMS else _question_form(verb)
 
 
@@ -289,7 +295,7 @@ def _annotation(text: str) -> Any:
 
 def description(verb: str) -> str:
     """The text of ``help()``: what the verb does, what it returns, and the help line of each argument under its heading."""
-    form, name = _form(verb), SYNONYMS.get(verb, verb)
+    form, name = _form(verb), first_name(verb)
     described = {argument.name: argument for argument in arguments(verb)}
     lines = [
         summary(verb),

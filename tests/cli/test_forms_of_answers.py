@@ -183,7 +183,7 @@ def test_an_estimate_takes_lists_and_ranges_of_counts(ask):
         assert ask(*ASK[:4], *words)[0] == 2
 
 
-@pytest.mark.parametrize("verb", ["money", "lessons", "data"])
+@pytest.mark.parametrize("verb", ["money", "optimize", "data"])
 def test_a_verb_for_one_count_says_who_takes_several(ask, verb):
     status, out, err = ask(verb, "llama-3-8b", "--on", "h100-sxm", "--gpus", "8,16", "--tokens", "1T")
     assert (status, out) == (2, "") and "estimate, plan and sweep take several" in err

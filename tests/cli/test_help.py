@@ -51,7 +51,7 @@ def test_every_option_is_printed_once_under_a_heading(ask, verb):
     assert shown[-1] == "-h, --help"
 
 
-@pytest.mark.parametrize("verb", ["estimate", "plan", "money", "goodput", "lessons", "data"])
+@pytest.mark.parametrize("verb", ["estimate", "plan", "money", "goodput", "optimize", "data"])
 def test_the_options_of_an_estimate_are_under_the_same_headings_everywhere(ask, verb):
     shown = sections_of(ask(verb, "--help-all")[1])
     for heading, names in GROUPS.items():

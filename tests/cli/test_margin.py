@@ -95,7 +95,7 @@ def test_every_verb_with_a_margin_refuses_what_is_none(ask, verb):
 
 def test_the_verbs_that_choose_a_plan_take_a_margin():
     taking = {verb for verb in (*QUESTIONS, "estimate", "plan") if "margin" in options(verb)}
-    assert taking >= {"estimate", "plan", "compare", "solve", "money", "goodput", "sweep", "sites", "lessons"}
+    assert taking >= {"estimate", "plan", "compare", "solve", "money", "goodput", "sweep", "sites", "optimize"}
 
 
 @pytest.mark.parametrize("verb", ["compare", "money", "goodput", "sweep"])

@@ -9,7 +9,7 @@ import pytest
 from made_words import any_value, options_of
 from verbs import QUESTIONS, examples
 
-SLOW = ("solve", "compare", "lessons")  # verbs that ask for many estimates
+SLOW = ("solve", "compare", "optimize")  # verbs that ask for many estimates
 SEARCH = ["plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--fix", "cp=1", "--time-limit", "1"]
 BASES = {
     "estimate": [

@@ -79,7 +79,7 @@ REFUSED = [  # throughput above the roof
     # shares above 1
     ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --utilisation 1.5", "at most 1"),
     ("data llama-3-8b --on h100-sxm --gpus 8 --access-factor 1.5", "at most 1"),
-    ("lessons --gpu-utilization 150%", "100 %"),
+    ("optimize --gpu-utilization 150%", "100 %"),
     ("scaling --parameters 7B --tokens 1T --final-share 1.5", "at most 1"),
     # units of the wrong kind
     ("roofline --gemm 128,128,128 --on h100-sxm --measured 3GB", "expected s"),
@@ -124,7 +124,7 @@ def test_a_slip_in_a_name_that_the_question_does_not_use_is_refused(verb, slip, 
     "question",
     [
         "solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --mfu 0.4 --framework megatorn",
-        "lessons gpt-3-175b --table checkpoints --node dgx-h10",
+        "optimize gpt-3-175b --table checkpoints --node dgx-h10",
         "sweep llama-3-8b --on h100-sxm --gpus 8 --tokens 1T --fabric infinibnd-ndr",
     ],
 )
@@ -153,7 +153,7 @@ NO = [  # understood, and the answer is no
     ("sites llama-3-8b --sites jean-zay,lumi --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --power-limit 1kW", "cannot power"),
     ("money llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),
     ("goodput llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no: the plan does not fit"),
-    ("lessons llama-3-70b --on h100-sxm --gpus 1 --most 1", "does not fit"),
+    ("optimize llama-3-70b --on h100-sxm --gpus 1 --most 1", "does not fit"),
     ("inference llama-3-70b --on l4 --gpus 1", "does not fit"),
     ("sweep llama-3-70b --on h100-sxm --gpus 1 --tokens 1T", "no row has a plan"),
     ("solve llama-3-70b --on h100-sxm --tokens 2T --gpus 1", "no plan fits on 1 GPUs"),
@@ -176,7 +176,7 @@ def test_a_question_without_a_solution_is_answered_no(command, word, capsys):
         "money llama-3-8b --on h100-sxm --gpus 16 --tokens 100B --pue 1e300",
         "compare llama-3-8b --on h100-sxm --gpus 16 --peak 1e300",
         "sites llama-3-8b --sites 2 --on h100-sxm --gpus 16 --wan-bandwidth 1GB/s --tokens 1B --latency 1e300",
-        "lessons llama-3-8b --on h100-sxm --gpus 8 --frozen-layers 1e300",
+        "optimize llama-3-8b --on h100-sxm --gpus 8 --frozen-layers 1e300",
     ],
 )
 def test_a_number_far_too_large_is_refused_before_it_overflows(question, capsys):

@@ -254,7 +254,7 @@ def test_the_page_states_the_placement(ask):
 
 VERBS = {
     "estimate": (), "plan": ("--global-batch-size", "2000", "--fix", "tp=8"), "compare": (), "solve": ("--tokens", "1T"),
-    "money": ("--tokens", "1T"), "goodput": ("--tokens", "1T"), "sweep": ("--tokens", "1T"), "lessons": (),
+    "money": ("--tokens", "1T"), "goodput": ("--tokens", "1T"), "sweep": ("--tokens", "1T"), "optimize": (),
 }  # fmt: skip
 
 

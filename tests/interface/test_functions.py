@@ -16,7 +16,7 @@ import pytest
 import ironlaw
 from ironlaw import IronlawError as Error
 from ironlaw import interface
-from ironlaw.cli.main import VERBS
+from ironlaw.cli.main import SYNONYMS, VERBS, main
 from ironlaw.question.options import OPTIONS
 from verbs import MODULES
 
@@ -25,7 +25,7 @@ FUNCTIONS = interface.names()
 
 def test_every_verb_that_answers_a_question_is_a_function():
     questions = {verb for verb, (module, _) in VERBS.items() if module.startswith("questions.")}
-    assert set(FUNCTIONS) == {"estimate", "plan", "diagnose", *questions, *interface.SYNONYMS}
+    assert set(FUNCTIONS) == {"estimate", "plan", "diagnose", *questions, *SYNONYMS}
     assert set(FUNCTIONS) | {"IronlawError", "__version__"} == set(dir(ironlaw)) == set(ironlaw.__all__)
 
 
@@ -146,3 +146,14 @@ def test_the_stub_is_what_the_tables_of_options_give():
     stub.loader.exec_module(module)
     for path, text in module.STUBS.items():
         assert path.read_text(encoding="utf-8") == text(), "stale: run python tools/stub.py"
+
+
+def test_an_earlier_name_of_a_verb_is_the_verb(capsys):
+    words = ("--gpu-utilization", "45%")
+    assert main(["optimize", *words]) == 0
+    new = capsys.readouterr().out
+    assert main(["lessons", *words]) == 0
+    assert capsys.readouterr().out == new
+    assert ironlaw.lessons(gpu_utilization="45%").headline == ironlaw.optimize(gpu_utilization="45%").headline
+    assert "lessons" not in new and main(["--help"]) == 0
+    assert "lessons" not in capsys.readouterr().out

@@ -34,7 +34,7 @@ BASES = {
     "solve": LONG,
     "sweep": LONG,
     "roofline": RUN,
-    "lessons": RUN,
+    "optimize": RUN,
     "money": LONG,
     "goodput": LONG,
     "elastic": RUN,

@@ -32,7 +32,7 @@ def assumed(ask, verb, *question, with_tokens=True):
 
 
 def test_the_verbs_that_take_the_job_are_many():
-    assert {"estimate", "plan", "compare", "solve", "money", "goodput", "data", "sites", "lessons", "sweep", "roofline"} <= set(VERBS)
+    assert {"estimate", "plan", "compare", "solve", "money", "goodput", "data", "sites", "optimize", "sweep", "roofline"} <= set(VERBS)
 
 
 @pytest.mark.parametrize("gpus", [100, 768])

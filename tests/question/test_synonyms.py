@@ -113,7 +113,7 @@ def test_an_answer_to_other_words_is_the_answer_to_ours(ask):
     assert ours["step"] == theirs["step"] and ours["plan"] == theirs["plan"]
 
 
-@pytest.mark.parametrize("verb", ["plan", "solve", "lessons", "money", "compare"])
+@pytest.mark.parametrize("verb", ["plan", "solve", "optimize", "money", "compare"])
 def test_other_words_work_in_every_verb(ask, verb):
     held = ["--fix", "cp=1"] if verb == "plan" else []
     words = [verb, "llama-3-8b", "--on", "h100-sxm", "--num-gpus", "8", "--seq-length", "4k", "--gbs", "64", *held]
@@ -138,7 +138,7 @@ def test_python_and_question_files_take_the_same_words(ask, tmp_path):
 
 
 def test_an_option_of_the_verb_is_no_synonym(ask):
-    """compare has its own --dp, lessons its own --table, roofline its own --batch."""
+    """compare has its own --dp, optimize its own --table, roofline its own --batch."""
     status, _, err = ask("compare", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--dp", "4", "--three-roof", "as-printed")
     assert (status, err) == (0, "")
 

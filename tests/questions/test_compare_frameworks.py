@@ -42,7 +42,7 @@ def test_the_terms_of_every_row_have_names_of_their_own(answer):
     assert len(names) == len(set(names)) == 6  # four rows of the estimate, two of the three-roof model
 
 
-@pytest.mark.parametrize("verb", ["estimate", "solve", "money", "goodput", "sweep", "lessons", "sites"])
+@pytest.mark.parametrize("verb", ["estimate", "solve", "money", "goodput", "sweep", "optimize", "sites"])
 def test_other_verbs_take_one_framework_and_name_those_that_take_several(verb, ask):
     status, _, err = ask(verb, "llama-3-8b", "--on", "h100-sxm", "--gpus", 16, "--tokens", "1T", "--framework", "megatron,fsdp")
     assert (status, err.count("\n")) == (2, 1)

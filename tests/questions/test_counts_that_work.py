@@ -16,7 +16,7 @@ DEVICES = ("h100-sxm", "b200-sxm", "gb200", "mi300x", "tpu-v5p")
 RUN = ("--tokens", "100B", "--price", "2.5")
 VERBS = {
     "estimate": RUN, "plan": RUN, "compare": ("--price", "2.5"), "solve": (*RUN, "--solve-for", "time"), "money": RUN, "goodput": RUN[:2],
-    "sweep": RUN, "lessons": (), "sites": (*RUN, "--sites", "2", "--wan-bandwidth", "10GB/s", "--latency", "1ms"),
+    "sweep": RUN, "optimize": (), "sites": (*RUN, "--sites", "2", "--wan-bandwidth", "10GB/s", "--latency", "1ms"),
 }  # fmt: skip
 WORKS = re.compile(r"(?:number of accelerators: [\d,]+ to|that works?(?: is| are|:)) ([\d,]+)(?: (?:and|or) ([\d,]+))?")
 
@@ -63,7 +63,7 @@ def test_an_impossible_plan_is_a_wrong_question_for_every_verb(verb, question, a
 def test_a_job_that_does_not_fit_is_answered_with_no_by_every_verb(verb, ask):
     status, text = asked(ask, verb, "llama-3-70b", "--on", "h100-sxm", "--gpus", 2)
     assert status == 1
-    if verb not in ("lessons", "sites"):  # which propose other remedies
+    if verb not in ("optimize", "sites"):  # which propose other remedies
         assert WORKS.search(text)
 
 

@@ -91,7 +91,7 @@ def test_contradictory_formats_are_refused(more, capsys):
 
 
 def test_csv_of_an_answer_without_a_table_is_refused(capsys):
-    assert main(["lessons", "--gpu-utilization", "45%", "--format", "csv"]) == 2
+    assert main(["optimize", "--gpu-utilization", "45%", "--format", "csv"]) == 2
     assert "no table" in capsys.readouterr().err
 
 

@@ -30,7 +30,7 @@ OPTIONS = {
     "margin": ("2%", "10%"), "overlap": ("none", "all"), "seq-len": ("1024", "2k", "4k"), "global-batch-size": (960, 1440),
 }  # fmt: skip
 RUN = ("--tokens", "100B", "--price", "2.5")
-OWN = {"lessons": (), "goodput": RUN[:2], "solve": (*RUN, "--solve-for", "time")}
+OWN = {"optimize": (), "goodput": RUN[:2], "solve": (*RUN, "--solve-for", "time")}
 SEEDS = range(200)
 WIDE = 14  # seeds of questions that may have many plans; the others are small, so that all are asked within minutes
 SMALL = ("gpt-2", "qwen-3-0.6b", "llama-2-7b", "opt-1.3b", "gemma-2-2b", "llama-3-8b", "deepseek-v2-lite", "mixtral-8x7b")
@@ -81,7 +81,7 @@ def test_all_verbs_give_one_answer(seed, asked):
         return
     step, device, rate = estimate["step"]["seconds"], estimate["memory"]["device"], estimate["throughput"]["tokens_per_second"]
     run, capacity = estimate["run"], estimate["memory"]["capacity_bytes"]
-    found = {verb: asked(verb, words) for verb in ("plan", "compare", "solve", "money", "goodput", "lessons")}
+    found = {verb: asked(verb, words) for verb in ("plan", "compare", "solve", "money", "goodput", "optimize")}
     found["sweep"] = asked("sweep", words)
     if "--global-batch-size" not in words:
         found["sites"] = asked("sites", doubled(words)) if "--gpus-per-domain" not in words else (0, None)

@@ -36,8 +36,8 @@ QUESTIONS = (
     ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "16", "--global-batch-size", "128"),
     ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "2..64", "--tokens", "1T", "--deadline", "30"),
     ("compare", "llama-2-13b", "--on", "h100-sxm,a100-sxm-80gb,mi300x,b200,tpu-v5p", "--gpus", "64", "--tokens", "400B"),
-    ("lessons", "llama-2-13b", "--on", "h100-sxm", "--gpus", "64"),
-    ("lessons", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"),
+    ("optimize", "llama-2-13b", "--on", "h100-sxm", "--gpus", "64"),
+    ("optimize", "llama-3-70b", "--on", "h100-sxm", "--gpus", "512"),
     ("solve", "llama-3-8b", "--on", "h100-sxm", "--gpus", "64", "--tokens", "1T"),
 )
 

@@ -152,7 +152,7 @@ ROWS = {
     "three-roof-no-answer": Row(
         "{accelerator}: a replica needs {replica:g}, {gpus:g} are given: the three-roof model has no answer", option="gpus"
     ),
-    # tables of lessons
+    # tables of optimize
     "amdahl-only": Row(
         "Amdahl's curve has no model, no network and no overlap: {action}", "ironlaw estimate MODEL counts all three"
     ),

@@ -25,7 +25,7 @@ VERBS = {  # module in the package, and summary
     "solve": ("questions.solve.options", "Solve for GPUs, time, tokens, MFU or budget, step by step, with common errors checked."),
     "sweep": ("questions.sweep.options", "Tabulate runs over batch sizes, sequence lengths, models, tokens and numbers of GPUs."),
     "roofline": ("questions.roofline.options", "Find the roof that limits an operator, a step, a collective or a measurement."),
-    "lessons": ("questions.lessons.options", "Try every optimisation on a plan: the gain of each, and which to combine."),
+    "optimize": ("questions.optimize.options", "Try every optimisation on a plan: the gain of each, and which to combine."),
     "money": ("questions.money.options", "Price a run on rented, reserved or owned machines, with its energy and carbon."),
     "goodput": ("questions.goodput.options", "Estimate failures by size and component, and the time lost to checkpoints and restarts."),
     "elastic": ("questions.elastic.options", "Run on one node, one rack or a third less: plans, batch, spare nodes, spot machines."),
@@ -43,6 +43,12 @@ VERBS = {  # module in the package, and summary
     "catalog": ("cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
     "completion": ("cli.completion", "Print the script that completes verbs, options and names in bash, zsh or fish."),
 }
+SYNONYMS = {"search": "plan", "lessons": "optimize"}  # further names of verbs; an earlier version called optimize lessons
+
+
+def first_name(verb: str) -> str:
+    """The name of a verb in the help, of a further name too."""
+    return SYNONYMS.get(verb, verb)
 
 
 class Verbs(click.Group):
@@ -56,8 +62,9 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The verb's command, imported now; the error of a wrong name lists the nearest verbs."""
         del ctx
+        name = first_name(name)
         if name not in VERBS:
-            near = nearest_names(name, VERBS)
+            near = list(dict.fromkeys(map(first_name, nearest_names(name, [*VERBS, *SYNONYMS]))))
             hint = f"; nearest: {', '.join(near)}" if near else f"; verbs are {', '.join(VERBS)}"
             raise QuestionError(f"no verb {name!r}{hint}", value=name, nearest=near)
         return command_of(name)

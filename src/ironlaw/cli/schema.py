@@ -34,6 +34,9 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="with --options: print them as JSON")
 def command(verb: str | None, options: bool, as_json: bool) -> int:
     """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json, of errors or of options; without VERB, the names."""
+    from ironlaw.cli.main import first_name
+
+    verb = first_name(verb) if verb else None
     if options:
         return _print_options(verb, as_json)
     if as_json:

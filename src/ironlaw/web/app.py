@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_shipped
+from ironlaw.interface import first_name
 from ironlaw.web import draw, work
 from ironlaw.web.work import Reply
 
@@ -34,7 +35,7 @@ VERBS = (
     "roofline",
     "inference",
     "scaling",
-    "lessons",
+    "optimize",
     "data",
 )
 QUICK = ("estimate",)  # answered by workers that searches do not take
@@ -160,7 +161,7 @@ def _verb(request: Request) -> str:
     """The verb of a request; an error where there is none of its name."""
     from starlette.exceptions import HTTPException
 
-    verb: str = request.path_params["verb"]
+    verb: str = first_name(request.path_params["verb"])
     if verb not in VERBS:
         raise HTTPException(404, f"no view {verb}; there are {', '.join(VERBS)}")
     return verb

@@ -18,7 +18,7 @@ from ironlaw.law import collectives, scaling
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.forms import need
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
-from ironlaw.questions.lessons.rules_of_thumb import SIZES, describe_sizes, recommend_scale
+from ironlaw.questions.optimize.rules_of_thumb import SIZES, describe_sizes, recommend_scale
 from ironlaw.questions.roofline.tiers import STORED, bind_storage
 from ironlaw.terms import Term, leaf, scalar
 
@@ -46,27 +46,27 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Whether one accelerator or one machine is enough for MODEL, --tokens and --dataset; feasible where one machine is."""
     need(values, "model", "on")
     notes: Assumptions = []
-    lesson = {name: values.pop(name) for name in ("deadline", "dataset", "sizes", *STORED) if name in values}
+    asked = {name: values.pop(name) for name in ("deadline", "dataset", "sizes", *STORED) if name in values}
     model = plain_model(bind_model(values["model"], folders)[0])
     parameters = float(total_parameters(model))
     if "tokens" not in values:
         values["tokens"] = float(scaling.rule_tokens(parameters, 20.0))
         assume(notes, "tokens", f"{units.show(values['tokens'], 'token', 4)}, 20 for each parameter", "default")
     tokens = values["tokens"]
-    if "deadline" not in lesson:
+    if "deadline" not in asked:
         assume(notes, "deadline", "14 days", "default")
-    if "dataset" not in lesson:
+    if "dataset" not in asked:
         assume(notes, "dataset", f"{units.show(TOKEN_BYTES * tokens, 'B', 4)}, {TOKEN_BYTES:g} B for each token of the run", "default")
-    dataset = lesson.get("dataset", TOKEN_BYTES * tokens)
+    dataset = asked.get("dataset", TOKEN_BYTES * tokens)
     cluster = cluster_of({name: values[name] for name in ("on", "node", "fabric") if name in values}, folders, [])
-    storage = bind_storage(lesson, notes)
+    storage = bind_storage(asked, notes)
     stream = leaf("reading the data once", collectives.point_to_point, "s", size=dataset, bandwidth=storage.value, latency=0.0)
     counts = {"one accelerator": 1.0, "one machine": float(values.pop("gpus", cluster.node.accelerators.value))}
     if counts["one machine"] > cluster.node.accelerators.value:
         raise QuestionError(f"--table limits is of one machine: --gpus is at most {cluster.node.accelerators.value:g}, those of the node")
-    limits = {"deadline": lesson.get("deadline", DEADLINE), "stream": scalar(stream)}
+    limits = {"deadline": asked.get("deadline", DEADLINE), "stream": scalar(stream)}
     machines = [_judge_machine(name, count, values, limits, folders) for name, count in counts.items()]
-    sizes = lesson.get("sizes", SIZES)
+    sizes = asked.get("sizes", SIZES)
     scale = recommend_scale(parameters, dataset, sizes)
     rows = [machine.row for machine in machines]
     tables = [
@@ -123,5 +123,5 @@ def _write_verdict(machines: Sequence[Machine], limits: Mapping[str, float]) -> 
     if "data" in node.reached:
         lines.append(f"reading the data once takes {units.show(limits['stream'], 's', 4)} on one machine: stream it to several")
     if "memory" in node.reached:
-        lines.append("memory: ironlaw lessons MODEL --gpus N tries what frees some; adapters (--lora-rank) need less of it")
+        lines.append("memory: ironlaw optimize MODEL --gpus N tries what frees some; adapters (--lora-rank) need less of it")
     return lines

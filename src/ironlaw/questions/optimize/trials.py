@@ -10,9 +10,9 @@ from ironlaw.estimate.bands import likely_rate
 from ironlaw.estimate.held import change_options
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column
-from ironlaw.questions.lessons.options import LOADER
-from ironlaw.questions.lessons.setting import Measure, Refused, Setting, estimate_of, measure
-from ironlaw.questions.lessons.techniques import TECHNIQUES, Technique, conflicts
+from ironlaw.questions.optimize.options import LOADER
+from ironlaw.questions.optimize.setting import Measure, Refused, Setting, estimate_of, measure
+from ironlaw.questions.optimize.techniques import TECHNIQUES, Technique, conflicts
 from ironlaw.questions.plan_words import describe_plan
 
 SEARCHED = 8  # techniques whose plan is chosen anew, where none of the plan they are tried on is possible: each takes a search

@@ -1,4 +1,4 @@
-"""Options of ``ironlaw lessons``, and the tables it has."""
+"""Options of ``ironlaw optimize``, and the tables it has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPE = ("model", "seq_len", "micro_batch_size", "tp", "sp", "cp", "pp", "precis
 
 @dataclass(frozen=True)
 class LessonTable:
-    """One table of ``--table``; the module of its name in ``lessons/tables`` answers it."""
+    """One table of ``--table``; the module of its name in ``optimize/tables`` answers it."""
 
     shows: str  # for the help text
     takes: tuple[str, ...] = ()  # options that it takes, whether or not a model is given
@@ -59,7 +59,7 @@ def percent(value: Any, flag: str) -> float:
 @kind("str", gives="Any", metavar="LIST", samples=("1B:100GB,10B:1TB,10TB",))
 def sizes(value: Any, flag: str) -> Any:
     """Read the sizes of the rule of scale: parameters and data of one accelerator, those of one machine, data that is streamed."""
-    from ironlaw.questions.lessons.rules_of_thumb import Sizes
+    from ironlaw.questions.optimize.rules_of_thumb import Sizes
 
     form = f"{flag} is {value}, must be PARAMETERS:BYTES,PARAMETERS:BYTES,BYTES, such as 1B:100GB,10B:1TB,10TB"
     items = str(value).split(",")
@@ -96,7 +96,7 @@ OWN: dict[str, Option] = {
 }
 OF_DATA = ("step_time", "batch", "timeline")  # options of ironlaw data that take the place of an estimate, or draw
 LOADER = tuple(name for name in DATA if name not in ESTIMATE and name not in OF_DATA)  # they describe the input pipeline
-OPTIONS: dict[str, Option] = {**OWN, **taken_by("lessons"), **{name: DATA[name] for name in LOADER}}
+OPTIONS: dict[str, Option] = {**OWN, **taken_by("optimize"), **{name: DATA[name] for name in LOADER}}
 MEASURED = ("gpu_utilization", "memory_used", "out_of_memory")
 THRESHOLDS = ("data_bound_below", "memory_bound_above")
 
@@ -105,7 +105,7 @@ def _forms_of(name: str, table: LessonTable) -> tuple[Form, ...]:
     """The forms of a table: with MODEL it may take the options of an estimate."""
     says, sets = f"--table {name}", dict.fromkeys(table.without, "the table sets it itself; leave it out")
     alone = Form(says, when=("table",), value=name, takes=(*table.takes, *(("model",) if table.of_model else ())), excludes=sets)
-    of_model = alone.replace(beside=("model",), takes=(*table.takes, *taken_by("roofline" if table.of_step else "lessons")))
+    of_model = alone.replace(beside=("model",), takes=(*table.takes, *taken_by("roofline" if table.of_step else "optimize")))
     return (of_model, alone) if table.of_model else (alone,)
 
 
@@ -117,10 +117,10 @@ FORMS = (
     Form("MODEL", takes=_OF_PLAN, needs=("model", "on", "gpus")),
 )
 EXAMPLES = """\
-  ironlaw lessons llama-3-8b --on h100-sxm --gpus 64
-  ironlaw lessons llama-2-7b --on rtx-4090 --gpus 1 --recompute none
-  ironlaw lessons llama-3-70b --on a100-sxm-80gb --gpus 256 --tp 8 --pp 4 --most 5 --json
-  ironlaw lessons --gpu-utilization 45% --memory-used 60%
-  ironlaw lessons gpt-3-175b --table checkpoints
-  ironlaw lessons llama-3-8b --on h100-sxm --table limits --tokens 200B --dataset 800GB
+  ironlaw optimize llama-3-8b --on h100-sxm --gpus 64
+  ironlaw optimize llama-2-7b --on rtx-4090 --gpus 1 --recompute none
+  ironlaw optimize llama-3-70b --on a100-sxm-80gb --gpus 256 --tp 8 --pp 4 --most 5 --json
+  ironlaw optimize --gpu-utilization 45% --memory-used 60%
+  ironlaw optimize gpt-3-175b --table checkpoints
+  ironlaw optimize llama-3-8b --on h100-sxm --table limits --tokens 200B --dataset 800GB
 """

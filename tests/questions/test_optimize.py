@@ -1,4 +1,4 @@
-"""``ironlaw lessons``: techniques tried by estimates, combined and classified; refusals, the command."""
+"""``ironlaw optimize``: techniques tried by estimates, combined and classified; refusals, the command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 import ironlaw
 import paths
-from ironlaw import lessons, units
+from ironlaw import optimize, units
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.questions.lessons.advice import CLASSES
-from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
-from ironlaw.questions.lessons.techniques import CAPACITY, ROOFS, TECHNIQUES
+from ironlaw.questions.optimize.advice import CLASSES
+from ironlaw.questions.optimize.rules_of_thumb import classify_bottleneck, recommend_scale
+from ironlaw.questions.optimize.techniques import CAPACITY, ROOFS, TECHNIQUES
 from ironlaw.terms import BOUNDS
 
 CASES = {c["id"]: c for c in json.loads((paths.DATA / "oracle_lessons.json").read_text(encoding="utf-8"))}
@@ -22,7 +22,7 @@ ASK = {"on": "h100-sxm", "gpus": 64, "tp": 8, "pp": 2, "vpp": 1, "recompute": "f
 
 @pytest.fixture(scope="module")
 def answer():
-    return lessons("llama-3-70b", **ASK, zero=1)
+    return optimize("llama-3-70b", **ASK, zero=1)
 
 
 def test_the_rule_of_thumb_on_scale():
@@ -81,7 +81,7 @@ def test_money_energy_and_carbon_of_tokens_go_with_their_time(answer):
 
 def test_mixed_precision_is_far_the_best_of_a_model_in_fp32():
     """The A100 multiplies bf16 16 times as fast as fp32 outside tensor cores (312 and 19.5 TFLOP/s)."""
-    answer = lessons("gpt-2-xl", on="a100-sxm-80gb", gpus=8, precision="fp32", global_batch_size=512)
+    answer = optimize("gpt-2-xl", on="a100-sxm-80gb", gpus=8, precision="fp32", global_batch_size=512)
     first = answer["techniques"][0]
     assert first["technique"] in ("precision bf16", "precision fp16") and 1 / 16 < first["ratio"] < 0.15
     assert "times the tokens/s" in answer.headline[1] and "precision" in answer.headline[1]
@@ -97,15 +97,15 @@ def test_the_plan_is_held_while_one_technique_changes(answer):
 
 def test_prefetch_is_tried_where_the_question_describes_a_loader():
     ask = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "global_batch_size": 64, "most": 1}
-    without = lessons("llama-3-8b", **ask)
+    without = optimize("llama-3-8b", **ask)
     assert "no input pipeline" in next(row["why_not"] for row in without["not_tried"] if row["technique"] == "prefetch of batches")
-    waits = lessons("llama-3-8b", **ask, stages="serial", transform_time="100ms", workers=1)
+    waits = optimize("llama-3-8b", **ask, stages="serial", transform_time="100ms", workers=1)
     row = next(t for t in waits["techniques"] if t["technique"] == "prefetch of batches")
     step = without["base"]["seconds"]
     assert waits["base"]["waiting"] == pytest.approx(8 * 0.1, rel=0.01)  # 8 samples of an accelerator, one after the other
     assert row["seconds"] == pytest.approx(max(step, 8 * 0.1), rel=0.01) and row["lowers"] == "data"
     assert {r["roof"]: r["share"] for r in waits["roofs"]}["data"] == pytest.approx(0.8 / (step + 0.8), rel=0.02)
-    workers = lessons("llama-3-8b", **ask, transform_time="10s", workers=1)["techniques"][0]
+    workers = optimize("llama-3-8b", **ask, transform_time="10s", workers=1)["techniques"][0]
     assert workers["technique"] == "as many loader workers as needed" and workers["change"]["workers"] == -(-80 // step)
 
 
@@ -117,7 +117,7 @@ def test_what_changes_the_training_is_marked_and_left_out_of_the_composition(ans
 
 
 def test_seventy_billion_on_eight_40_gb_accelerators_finds_qlora():
-    answer = lessons("llama-3-70b", on="a100-sxm-40gb", gpus=8)
+    answer = optimize("llama-3-70b", on="a100-sxm-40gb", gpus=8)
     rows = {row["technique"]: row for row in answer["techniques"]}
     assert rows["adapters on nf4 weights (QLoRA)"]["fits"] and "QLoRA" in " ".join(answer.headline)
     fits = [row["fits"] for row in answer["techniques"]]
@@ -128,7 +128,7 @@ def test_seventy_billion_on_eight_40_gb_accelerators_finds_qlora():
 
 def test_the_fewest_techniques_that_fit_are_found():
     """Seven billion parameters on 24 GB: neither adapters nor anything else is enough, adapters with another one are."""
-    answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none", framework="torchtune")
+    answer = optimize("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none", framework="torchtune")
     assert not any(row["fits"] for row in answer["techniques"])
     together = answer["combinations"]
     assert together and all(row["fits"] and row["technique"].count(" + ") == 1 for row in together)
@@ -140,7 +140,7 @@ def test_a_technique_that_is_not_tried_has_its_reason(answer):
     reasons = {row["technique"]: row["why_not"] for row in answer["not_tried"]}
     assert "no nvfp4" in reasons["precision nvfp4"] and "flash attention keeps no scores" in reasons["selective recomputation"]
     assert all(reasons.values())
-    plain = lessons("llama-3-70b", **{**ASK, "recompute": "none"}, zero=1, flash_attention="off")
+    plain = optimize("llama-3-70b", **{**ASK, "recompute": "none"}, zero=1, flash_attention="off")
     assert next(t for t in plain["techniques"] if t["technique"] == "selective recomputation")["saved"] > 0
 
 
@@ -152,7 +152,7 @@ def test_techniques_that_set_the_same_option_conflict(answer):
 
 def test_seven_billion_on_24_gb():
     """Weights, gradients and states of 7B parameters are 112 GB: the headline names what alone makes them fit in 24 GB, if anything."""
-    answer = lessons("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none")
+    answer = optimize("llama-2-7b", on="rtx-4090", gpus=1, recompute="none", micro_batch_size=1, offload="none")
     assert "does not fit" in answer.headline[1]
     freed = {t["technique"]: t["saved"] for t in answer["techniques"]}
     assert freed["optimizer in the host"] > freed["8-bit Adam"] > 0
@@ -186,13 +186,13 @@ def test_accumulation_saves_memory_and_no_money():
     ],
 )
 def test_wrong_questions_are_one_line(capsys, arguments, says):
-    assert main(["lessons", *arguments]) == 2
+    assert main(["optimize", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == "" and says in err and err.count("\n") == 1
 
 
 def test_the_command_prints_a_page_json_and_an_explanation(capsys):
-    base = ["lessons", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8"]
+    base = ["optimize", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8"]
     assert main(base) == 0
     page = capsys.readouterr().out
     assert "Profile, select, compose" in page or "at its best" in page
@@ -202,22 +202,22 @@ def test_the_command_prints_a_page_json_and_an_explanation(capsys):
     assert main([*base, "--explain", "optimizer"]) == 0
     assert "=" in capsys.readouterr().out
     for table in ("optimizers", "checkpoints"):
-        assert main(["lessons", "gpt-3-175b", "--table", table, "--json"]) == 0
+        assert main(["optimize", "gpt-3-175b", "--table", table, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)[table]
-    assert main(["lessons", "--gpu-utilization", "45%", "--json"]) == 0
+    assert main(["optimize", "--gpu-utilization", "45%", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "data-bound"
 
 
 def test_the_error_of_an_unknown_option_lists_the_nearest():
     with pytest.raises(IronlawError, match="nearest"):
-        lessons("llama-3-8b", on="h100-sxm", gpuz=8)
+        optimize("llama-3-8b", on="h100-sxm", gpuz=8)
 
 
 def test_flash_attention_is_tried_where_it_is_off_and_only_there():
     """A plan stores the option as "on" or "off"; an estimate stores it as a bool."""
     plan = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "most": 1}
-    off = lessons("llama-3-8b", flash_attention="off", **plan)
-    on = lessons("llama-3-8b", **plan)
+    off = optimize("llama-3-8b", flash_attention="off", **plan)
+    on = optimize("llama-3-8b", **plan)
     names = [[row["technique"] for row in answer.tables[0].rows] for answer in (off, on)]
     assert "flash attention" in names[0][:3]
     assert "flash attention" not in names[1]
@@ -227,7 +227,7 @@ def test_a_loader_without_prefetch_is_serial_and_times_of_a_batch_are_taken():
     """60 ms are fetched and copied for every batch, and 100 ms prepared for each of its 8 samples."""
     ask = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "global_batch_size": 64, "most": 1}
     loader = {"prefetch_factor": 0, "transform_time": "100ms", "fetch_time": "50ms", "transfer_time": "10ms", "workers": 1}
-    found = lessons("llama-3-8b", **ask, **loader)
+    found = optimize("llama-3-8b", **ask, **loader)
     assert found["base"]["waiting"] == pytest.approx(0.86, rel=1e-9)
     row = next(t for t in found["techniques"] if t["technique"] == "prefetch of batches")
     assert row["change"] == {"stages": "overlapped", "prefetch_factor": 2.0}

@@ -15,11 +15,11 @@ from ironlaw.estimate.near_counts import no_such_plan
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
-from ironlaw.questions.lessons.combine import COMBINED, MOST, STEPS, WORTH, Combined, bound_of, compose, fewest_that_fit
-from ironlaw.questions.lessons.options import LOADER, MEASURED
-from ironlaw.questions.lessons.rules_of_thumb import classify_bottleneck, recommend_scale
-from ironlaw.questions.lessons.setting import TOKENS, Measure, Setting, bind_loader, hold_plan
-from ironlaw.questions.lessons.trials import NOT_TRIED, TRIED, Trial, Tried, try_all
+from ironlaw.questions.optimize.combine import COMBINED, MOST, STEPS, WORTH, Combined, bound_of, compose, fewest_that_fit
+from ironlaw.questions.optimize.options import LOADER, MEASURED
+from ironlaw.questions.optimize.rules_of_thumb import classify_bottleneck, recommend_scale
+from ironlaw.questions.optimize.setting import TOKENS, Measure, Setting, bind_loader, hold_plan
+from ironlaw.questions.optimize.trials import NOT_TRIED, TRIED, Trial, Tried, try_all
 
 # the D.A.M. class (data, algorithm, machine) of each bound of a step
 CLASSES = {"compute": "algorithm", "hbm": "machine", "network": "machine", "pipeline": "machine", "dispatch": "machine", "data": "data"}
@@ -33,14 +33,14 @@ MONEY = f"USD, energy and CO2e are of {TOKENS / 1e6:g} million tokens, at rated 
 LOSES = 0.001  # share of the tokens per second: technique that loses less changes nothing worth naming
 
 
-def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+def advise(values: dict[str, Any], asked: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """What each technique does to a plan that is held, and what the best do together."""
     loader = {name: values.pop(name) for name in LOADER if name in values}
     estimate = answer(
         {name: value for name, value in values.items() if name not in ("price", "grid", "pue") or "tokens" in values}, folders
     )
     if estimate.rows > 1:
-        raise QuestionError("lessons takes one plan: give one value for every option")
+        raise QuestionError("optimize takes one plan: give one value for every option")
     group, at = estimate.place_of(0)
     if not group.legal[at]:
         raise no_such_plan(estimate)
@@ -51,12 +51,12 @@ def advise(values: dict[str, Any], lesson: dict[str, Any], folders: tuple[str, .
         bind_loader(setting, group, notes)
     tried = try_all(setting)
     combined = Combined((), ()) if tried.base.fits else fewest_that_fit(setting, tried)
-    steps = compose(setting, tried, int(lesson.get("most", COMBINE))) if tried.base.fits else []
+    steps = compose(setting, tried, int(asked.get("most", COMBINE))) if tried.base.fits else []
     row = estimate.row(0)
     known = {item["name"] for item in row["assumptions"]}
     return Answer(
         title=f"What optimisations do to {row['plan']['model']} on {row['plan']['gpus']} x {row['plan']['accelerator']}",
-        headline=_headline(setting, tried, combined, lesson),
+        headline=_headline(setting, tried, combined, asked),
         tables=_tables(tried, combined, steps),
         terms=(group.step.tree, group.memory.tree),
         values={"bound": bound_of(tried), "dam": CLASSES[bound_of(tried)], "plan": row["plan"], "base": _base_row(tried.base)},
@@ -88,7 +88,7 @@ def _tables(tried: Tried, combined: Combined, steps: list[dict[str, Any]]) -> tu
     )
 
 
-def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mapping[str, Any]) -> list[str]:
+def _headline(setting: Setting, tried: Tried, combined: Combined, asked: Mapping[str, Any]) -> list[str]:
     """The bound, what gains most or makes the plan fit, and what rules of thumb say."""
     base, bound = tried.base, bound_of(tried)
     waiting = f", {units.show(base.waiting, 's')} of it waiting for data" if base.waiting else ""
@@ -101,10 +101,10 @@ def _headline(setting: Setting, tried: Tried, combined: Combined, lesson: Mappin
         ),
         *(_say_gains(tried) if base.fits else _say_fits(tried, combined)),
     ]
-    if any(name in lesson for name in MEASURED):
-        lines.append(f"by utilisation alone (simplified): {classify_bottleneck(lesson)}")
-    if "dataset" in lesson:
-        scale = recommend_scale(float(total_parameters(setting.group.job.model)), lesson["dataset"])
+    if any(name in asked for name in MEASURED):
+        lines.append(f"by utilisation alone (simplified): {classify_bottleneck(asked)}")
+    if "dataset" in asked:
+        scale = recommend_scale(float(total_parameters(setting.group.job.model)), asked["dataset"])
         lines.append(f"by sizes alone (simplified): {scale}")
     return lines
 

@@ -1,4 +1,4 @@
-"""The techniques that ``lessons`` tries: the options each sets, the roofs it lowers, and what it needs where it cannot be tried."""
+"""The techniques that ``optimize`` tries: the options each sets, the roofs it lowers, and what it needs where it cannot be tried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ironlaw.estimate.memory.total import Layers
 from ironlaw.law import activations
 from ironlaw.plan import Plan, recompute_columns
 from ironlaw.precision import PRECISIONS
-from ironlaw.questions.lessons.setting import Setting, bind_loader, order_of
+from ironlaw.questions.optimize.setting import Setting, bind_loader, order_of
 from ironlaw.terms import fold, scalar
 
 Change = Callable[[Setting], "dict[str, Any] | str | None"]

@@ -10,8 +10,8 @@ from math import comb
 from typing import Any
 
 from ironlaw.questions.answer import Column
-from ironlaw.questions.lessons.setting import Setting
-from ironlaw.questions.lessons.trials import TRIED, Trial, Tried, change_setting, sort_trials, try_all, try_change
+from ironlaw.questions.optimize.setting import Setting
+from ironlaw.questions.optimize.trials import TRIED, Trial, Tried, change_setting, sort_trials, try_all, try_change
 
 WORTH = 0.005  # gain in tokens/s below which no further technique is combined
 MOST = 4  # techniques of a combination that makes a plan fit
