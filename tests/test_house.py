@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "page": {"units", "files"},
     "web": {"page", "report", "interface", "validate", "catalog", "files", "errors"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
-    # measured peaks come with launch arguments, so validate reads them through launch: one of two edges between siblings
+    # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {
         "cautions",
         "launch", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
@@ -63,10 +63,10 @@ MAY_IMPORT = {
         "cautions",
         "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "terms", "divisors", "units", "errors", "files",
     },
-    # a comparison prints the launch flags of its plans: the other edge between siblings
+    # a comparison prints the launch flags of its plans, and a saved search is searched again: the other edges between siblings
     "questions": {
         "cautions",
-        "launch", "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms",
+        "launch", "search", "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms",
         "units", "errors", "files",
     },
     "measure": {

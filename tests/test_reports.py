@@ -185,3 +185,30 @@ def test_both_ways_to_the_dark_theme_say_the_same():
     by_system = sheet.partition(':not([data-theme="light"]) {')[2].partition("}")[0]
     by_choice = sheet.partition('.ironlaw.themed[data-theme="dark"] {')[2].partition("}")[0]
     assert re.findall(r"--[\w-]+: [^;]+", by_system) == re.findall(r"--[\w-]+: [^;]+", by_choice)
+
+
+# --- saved answers
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question[0])
+def test_a_saved_answer_makes_the_report_of_its_verb(question, ask, report, tmp_path):
+    _, written, _ = report(*question)
+    (tmp_path / "answer.json").write_text(ask(*question, "--json")[1])
+    status, out, err = ask("open", tmp_path / "answer.json", "--html", tmp_path / "again.html")
+    assert (status, out) == (0, "") and "the report is in" in err
+    heading = re.compile(r"<h1.*?</h1>")
+    assert heading.search((tmp_path / "again.html").read_text())[0] == heading.search(written)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "no answer of ironlaw"), ('{"schema_version": 7, "step": 1, "memory": 1, "plan": 1}', "schema version 7"),
+        ('{"schema_version": 2, "step": 1, "memory": 1, "plan": 1}', "cannot be shown"),
+        ('{"schema_version": 2, "plans": [{}], "space": {}}', "cannot be shown"), ("<html></html>", "no report of ironlaw"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_not_opened(text, said, ask, tmp_path):
+    (tmp_path / "x.json").write_text(text)
+    status, out, err = ask("open", tmp_path / "x.json", "--html", tmp_path / "x.html")
+    assert (status, out, err.count("\n")) == (3, "", 1) and said in err and not (tmp_path / "x.html").exists()

@@ -158,3 +158,14 @@ def test_a_port_that_cannot_be_is_refused(ask):
     for port in ("x", "-1", "70000", ""):
         status, _, err = ask("serve", f"--port={port}")
         assert status == 2 and "--port" in err and err.count("\n") == 1
+
+
+def test_a_saved_answer_is_shown_as_it_stands_in_its_file(client):
+    answer = ironlaw.money("llama-3-8b", on="h100-sxm", gpus=8, tokens="1T").to_dict()
+    answer["headline"][0]["text"] = "a sentence of <another> time"
+    page = draw.saved_page("money", answer, "old.json", True)
+    with TestClient(app.make_app(page)) as opened:
+        reply = opened.get("/saved")
+    assert reply.status_code == 200 and "a sentence of &lt;another&gt; time" in reply.text and "ironlaw again old.json" in reply.text
+    assert 'href="/money?model=llama-3-8b&amp;on=h100-sxm&amp;gpus=8&amp;tokens=1T"' in reply.text
+    assert client.get("/saved").status_code == 404

@@ -38,6 +38,7 @@ SCHEMAS = ROOT / "src" / "ironlaw" / "schemas"
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VERBS_WITH_SCHEMA = [name for name in interface.names() if name in VERBS]
 OTHERS = ("catalog", "runs", "validate")  # commands that are no question: tools/check_schemas.py writes their schemas
+ANSWERS_LIKE = {"again": "diff"}  # verbs whose answers have the tables of another verb
 RANDOM = 400  # questions beside those that are shown
 COMMON = ("schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings")
 KEY = re.compile(r"[a-z][a-z0-9_]*")
@@ -443,6 +444,9 @@ def schema(verb: str, shape: Shape, captured: list[Any], rows: bool) -> dict[str
     for name in sorted(tables - set(properties)):
         rows_of = {key: {**words, "type": ["number", "string", "boolean", "null"]} for key, words in sorted(columns.items())}
         properties[name] = {"description": name.replace("_", " "), "type": "array", "items": {"type": "object", "properties": rows_of}}
+    if verb in ANSWERS_LIKE:
+        like = json.loads((SCHEMAS / f"{ANSWERS_LIKE[verb]}.json").read_text(encoding="utf-8"))
+        properties |= like["$defs"]["answer"]["properties"]
     properties |= {**FIXED, **(OF_QUESTIONS if of_questions else {})}
     required = [*COMMON, *(("headline", *OF_QUESTIONS, "sources") if of_questions else ()), *WORDS["required"].get(verb, ())]
     answer: dict[str, Any] = {"type": "object", "properties": dict(sorted(properties.items())), "additionalProperties": False}

@@ -1650,6 +1650,12 @@ def diff(a: str | None = None, b: str | None = None, *, catalog: Sequence[str] |
     ``help(ironlaw.diff)`` describes the arguments.
     """
 
+def again(file: str | None = None, *, catalog: Sequence[str] | str | None = None) -> Answer:
+    """Ask the question of a saved answer again, with today's tool, and say what moved.
+
+    ``help(ironlaw.again)`` describes the arguments.
+    """
+
 def diagnose(
     paths: str | Path | Sequence[str | Path] | None = None,
     *,

@@ -25,18 +25,37 @@ Examples:
 @click.option("--port", metavar="PORT", default=str(PORT), show_default=True, help="port on 127.0.0.1; 0 takes a free one")
 def command(port: str) -> int:
     """Serve the page on 127.0.0.1: estimates, plans and comparisons to look at, until Ctrl-C. No other machine can reach it."""
+    number = read_port(port)
+    import_extra("uvicorn", "web", "ironlaw serve")
+    import_extra("starlette", "web", "ironlaw serve")
+    return serve(number)
+
+
+def read_port(port: str) -> int:
+    """The number of a port; an error where there is none of it."""
     number = int(port) if port.isdigit() and len(port) < 6 else -1
     if not 0 <= number <= 65535:
         raise ValueRangeError(f"--port {port}: give a whole number from 0 to 65535")
-    uvicorn = import_extra("uvicorn", "web", "ironlaw serve")
-    import_extra("starlette", "web", "ironlaw serve")
+    return number
+
+
+def serve(port: int, saved: str = "", browser: bool = False) -> int:
+    """Serve the page until Ctrl-C, and say where it is; ``saved``: the page of a saved answer, which then is the address."""
+    import uvicorn
+
     from ironlaw.web.app import make_app
 
-    listening = _listen(number)
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    listening = _listen(port)
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/{'saved' if saved else ''}"
     sys.stdout.write(f"ironlaw is at {address}  (Ctrl-C stops it)\n")
     sys.stdout.flush()
-    settings = uvicorn.Config(make_app(), log_level="warning", access_log=False, server_header=False, h11_max_incomplete_event_size=65536)
+    if browser:
+        import webbrowser
+
+        webbrowser.open(address)
+    settings = uvicorn.Config(
+        make_app(saved), log_level="warning", access_log=False, server_header=False, h11_max_incomplete_event_size=65536
+    )
     uvicorn.Server(settings).run(sockets=[listening])
     return 0
 

@@ -56,7 +56,12 @@ class Saved(NamedTuple):
 def read_answer(path: str | Path) -> Saved:
     """Read one answer; of a search its best plan, or with ``FILE#2`` the second that it lists."""
     path, rank = _split_rank(str(path))
-    tree = _pick_plan(files.read_saved(path, LARGEST), rank, path)
+    return answer_of(files.read_saved(path, LARGEST), path, rank)
+
+
+def answer_of(values: Any, path: Path, rank: int = 0) -> Saved:
+    """The answer in the values of a file; ``rank`` picks one of the plans of a search."""
+    tree = _pick_plan(values, rank, path)
     if not isinstance(tree, dict) or not {"schema_version", "step", "memory", "plan"} <= set(tree):
         raise InputError(f"{path}: not an answer: schema_version, step, memory or plan is missing; {GIVE}")
     if (version := tree["schema_version"]) not in READABLE or isinstance(version, bool):
@@ -65,7 +70,7 @@ def read_answer(path: str | Path) -> Saved:
     if "asked" not in tree:
         raise InputError(f"{path}: without the key 'asked', made by an earlier version: run ironlaw estimate --json again")
     _check(tree, str(path))
-    tree["throughput"] = rename_rates(tree["throughput"])
+    tree = {**tree, "throughput": rename_rates(tree["throughput"])}
     asked = tree["asked"]
     name = f"{path.name}#{rank}" if rank else path.name
     given = {option: _beside(path, option, value) for option, value in _read_options(asked, "given", path.name).items()}

@@ -118,6 +118,7 @@ ALONE = {  # verbs that ask about no plan of a training run: why they take few o
     "scaling": "it knows neither machine nor plan",
     "fleet": "the options of a job stand in its file",
     "diff": "it compares saved answers",
+    "again": "the question stands in the file",
 }
 OPTIONS: dict[str, Option] = {
     **group("Model", {

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
@@ -47,8 +47,13 @@ def _head_data(answer: Answer) -> dict[str, Any]:
         "title": answer.title,
         "headline": headline_data(answer.headline),
         "feasible": answer.feasible,
-        "asked": {"verb": answer.verb, "given": {name: json_value(_as_given(value)) for name, value in answer.given.items()}},
+        "asked": asked_data(answer.verb, answer.given),
     }
+
+
+def asked_data(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A verb, and the options as they were given."""
+    return {"verb": verb, "given": {name: json_value(_as_given(value)) for name, value in given.items()}}
 
 
 def explained_data(answer: Answer, term: str) -> dict[str, Any]:

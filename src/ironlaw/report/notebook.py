@@ -5,7 +5,7 @@ The text is the first lines of the page of the same answer on the command line. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -178,6 +178,13 @@ def search_headline(data: dict[str, Any]) -> list[dict[str, Any]]:
     from ironlaw.report.search import headline
 
     return headline(data)
+
+
+def asked_data(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A verb, and the options as they were given, as plain data."""
+    from ironlaw.report import answer
+
+    return answer.asked_data(verb, given)
 
 
 def plan_columns(result: Any) -> dict[str, list[Any]]:

@@ -61,6 +61,7 @@ def search_data(result: SearchResult, explain: bool = False, advice: bool = True
             result.folders,
             setting.bound.cluster.calibration if setting else None,
         ),
+        "asked": writer().asked_data("plan", result.question.given),
         "question": question_data(result),
         "space": result.space,
         "partial": result.partial,

@@ -62,8 +62,8 @@ HEADERS = {
 NAMES = ("models", "accelerators", "frameworks", "precisions")  # kinds of records that a field suggests
 
 
-def make_app() -> Starlette:
-    """The application."""
+def make_app(saved: str = "") -> Starlette:
+    """The application; ``saved``: the page of a saved answer, which it serves too."""
     routes = [
         Route("/", _home),
         Route("/static/{name}", _static),
@@ -75,9 +75,12 @@ def make_app() -> Starlette:
         Route("/report/{verb}", _report),
         Route("/explain", _explain),
         Route("/column", _column),
+        Route("/saved", _saved),
         Route("/{verb}", _page),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Guard)])
+    app = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Guard)])
+    app.state.saved = saved
+    return app
 
 
 class Guard:
@@ -276,6 +279,12 @@ async def _static(request: Request) -> Response:
         return PlainTextResponse("not found", 404)
     path, kind = STATIC[name]
     return Response(read_shipped(Path(__file__).parents[1] / path), media_type=kind)
+
+
+async def _saved(request: Request) -> Response:
+    """The answer of a file that the server was started with."""
+    saved = request.app.state.saved
+    return HTMLResponse(saved) if saved else PlainTextResponse("no saved answer: start the page with ironlaw open FILE", 404)
 
 
 async def _validation(request: Request) -> Response:

@@ -48,6 +48,7 @@ from ironlaw.interface import arguments
 from ironlaw.page import validation, words
 from ironlaw.page.estimate import memory_block, values_block
 from ironlaw.page.parts import Cell, View, rows_table
+from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
 
@@ -175,6 +176,24 @@ def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str]) -> Elem
             _same_question(verb, given),
         ],
     )
+
+
+def saved_page(verb: str, data: Mapping[str, Any], name: str, asks: bool) -> str:
+    """The page of a saved answer, as it stands in its file; ``asks``: the page asks questions of the verb, too."""
+    given = given_texts(data)
+    view: View = view_of(verb, data)
+    made = f"{name}: saved by ironlaw {data.get('tool_version', '')}, calibration {data.get('calibration_version', '')}."
+    today = asks and given and a(href=link_to(verb, given))["Ask it again today"]
+    inside = [
+        p(".note.saved")[made, " ", today, " ", code[f"ironlaw again {shlex.quote(name)}"]],
+        p(".subject")[view.subject],
+        h1[view.verdict],
+        div(".lead")[view.lead],
+        view.content,
+        details(".all-sources")[summary["Sources"], view.sources] if view.sources else None,
+    ]
+    whole = fragment_page(rail(verb, given, data), inside) if asks else main("#answer.wide", tabindex="-1")[inside]
+    return document(verb, given if asks else {}, whole, f"{name}, saved")
 
 
 def problem(error: Mapping[str, Any], given: Mapping[str, str], verb: str) -> Element:

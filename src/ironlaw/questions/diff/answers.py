@@ -29,7 +29,11 @@ def read_answer_of_verb(path: str) -> Data | None:
     """The JSON of a verb that answers in tables; None for any other file, which ``read_answer`` explains."""
     if not files.is_there(Path(path)):
         return None
-    data = files.read_saved(Path(path), LARGEST)
+    return check_answer_of_verb(files.read_saved(Path(path), LARGEST), path)
+
+
+def check_answer_of_verb(data: Any, path: str) -> Data | None:
+    """The values of a file as the answer of a verb that answers in tables; None where they are no such answer."""
     keys = {"schema_version", "headline", "feasible", "assumptions", "asked"}
     if not isinstance(data, dict) or not {"schema_version", "headline", "feasible"} <= set(data):
         return None

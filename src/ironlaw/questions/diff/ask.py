@@ -45,6 +45,11 @@ def ask(paths: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     a, b = (read_answer(paths[name]) for name in ("a", "b"))
     if a.name == b.name:
         a, b = a._replace(name=paths["a"]), b._replace(name=paths["b"])
+    return difference_of(a, b, folders)
+
+
+def difference_of(a: Saved, b: Saved, folders: tuple[str, ...]) -> Answer:
+    """What differs between two estimates; the answer is no where they differ in more than their version."""
     changes = changed_inputs(a, b)
     time, memory = (moved(a.data[key]["tree"], b.data[key]["tree"]) for key in ("step", "memory"))
     results, causes = _results(a, b), find_causes(a, b, folders)

@@ -1,0 +1,1 @@
+"""The question of a saved answer, asked again with today's tool: what moved since."""
