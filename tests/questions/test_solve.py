@@ -369,6 +369,17 @@ def test_a_measured_throughput_has_an_mfu_a_loss_and_causes():
     assert all(name in answer.headline[0] for name in ("(attention as computed; ", "full square ", "6N 9.95%"))
 
 
+def test_a_measured_rate_of_operations_has_the_mfu_of_its_tokens():
+    """420 TFLOP/s on an H100 are 42.5 % of its 989.4 (dense bf16), in whatever convention the FLOP are counted."""
+    asked = {"parameters": "8B", "on": "h100-sxm", "gpus": 64}
+    for work in ("6n", "model", "full-square"):
+        assert solve(**asked, work=work, flops_per_gpu="420TFLOP/s")["mfu"] == pytest.approx(420 / 989.4, rel=1e-3)
+    same = solve(**asked, work="6n", tokens_per_second=420e12 * 64 / (6 * 8e9))
+    assert solve(**asked, work="6n", flops_per_gpu="420TFLOP/s")["measured"] == same["measured"]
+    with pytest.raises(QuestionError, match="leave one of the two out"):
+        solve(**asked, flops_per_gpu="420TFLOP/s", tokens_per_second="150k")
+
+
 def test_a_measured_throughput_gives_time_and_budget():
     asked = {"parameters": "7B", "on": "h100-sxm", "gpus": 64, "tokens_per_second": "150k", "price": 4}
     time = solve(**asked, tokens="1T", solve_for="time")

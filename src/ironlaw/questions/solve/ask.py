@@ -47,9 +47,16 @@ class Solution:
 
 def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
+    flops = values.get("flops_per_gpu")
+    if flops is not None:
+        if "tokens_per_second" in values:
+            raise QuestionError("--flops-per-gpu and --tokens-per-second both say how fast the run was: leave one of the two out")
+        values["tokens_per_second"] = flops  # of one token, until its FLOP are counted
     unknown = _pick_unknown(values)
     _refuse_incomplete(values, unknown)
     workload = Workload.of(values, folders)
+    if flops is not None:
+        values["tokens_per_second"] = workload.tokens_of_flops(values["gpus"], flops)
     if "budget" in values and not workload.price.value:
         del values["budget"]
         workload.warnings.append(caution("budget-sets-no-limit"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, TOKENS_PER_SECOND, Option, taken_by
-from ironlaw.question.readers import days, money, one_of, price, share, whole
+from ironlaw.question.readers import days, money, one_of, positive, price, share, whole
 from ironlaw.question.words import run_tokens, tokens
 
 UNKNOWNS = ("gpus", "time", "tokens", "mfu", "budget")
@@ -19,6 +19,9 @@ OWN: dict[str, Option] = {
     "tokens": Option(run_tokens, "tokens of the whole run, such as 2T, or per parameter: 20x"),
     "mfu": Option(share, "MFU, such as 0.45; with --tokens-per-second, what to compare it with", "X", decided="predicted"),
     "tokens_per_second": TOKENS_PER_SECOND,
+    "flops_per_gpu": Option(
+        positive("FLOP/s"), "FLOP/s of each accelerator as trainers print it, such as 420TFLOP/s, instead of --tokens-per-second", "RATE"
+    ),
     "budget": Option(money, "budget of the run, such as 2M"),
     "price": Option(price, "USD per accelerator hour, or provider/term", decided="newest on-demand price"),
     "work": Option(

@@ -213,6 +213,11 @@ class Workload:
         inputs = {"gpus": gpus, "seconds": seconds, "peak": self.peak, "efficiency": mfu, "flop_per_token": self.flop.value}
         return self.compute(name, run.tokens_done, "token", **inputs)
 
+    def tokens_of_flops(self, gpus: float, flops: float) -> float:
+        """Tokens of a second on some accelerators that reach ``flops`` [FLOP/s] each."""
+        inputs = {"gpus": gpus, "seconds": 1.0, "peak": flops, "efficiency": 1.0, "flop_per_token": self.flop.value}
+        return self.compute("measured tokens of a second", run.tokens_done, "token", **inputs)
+
     def mfu_for(self, name: str, operations: float, gpus: float, seconds: float) -> float:
         """The MFU needed to finish the operations in a time."""
         return self.compute(name, run.mfu, "1", model_flop=operations, seconds=seconds, gpus=gpus, peak=self.peak)
