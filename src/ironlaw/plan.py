@@ -35,28 +35,41 @@ def flags(prefix: str, names: tuple[str, ...], on: Collection[str]) -> dict[str,
     return {f"{prefix}_{name.replace('-', '_')}": float(name in on) for name in names}
 
 
-RECOMPUTE = ("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "recompute_segment")
+RECOMPUTE_MODULES = {  # parts of a layer that selective recomputation may name, and their columns
+    "up-projection": "recompute_up",
+    "mlp": "recompute_mlp",
+    "moe": "recompute_moe",
+    "shared-experts": "recompute_shared",
+}
+RECOMPUTE = (
+    *("recompute_layers", "recompute_attention", "recompute_linear", "recompute_elementwise", "recompute_segment"),
+    *RECOMPUTE_MODULES.values(),
+)
 
 
-def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, float, float, float, float]:
+def recompute_columns(how: str, selective: tuple[str, ...]) -> tuple[float, ...]:
     """A recompute option as the columns of RECOMPUTE: fractions of whole layers, and of the others attention, GEMMs, memory-bound
-    operators; last the layers of a segment, which share one checkpoint.
+    operators; the layers of a segment, which share one checkpoint; last the modules of RECOMPUTE_MODULES.
 
-    >>> recompute_columns("every:2", ("attention",)), recompute_columns("segments:4", ("attention",))
+    >>> recompute_columns("every:2", ("attention",))[:5], recompute_columns("segments:4", ("attention",))[:5]
     ((0.5, 0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 0.0, 4.0))
+    >>> recompute_columns("selective:up-projection,mlp", ("attention",))
+    (0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0)
     """
     head, _, tail = how.partition(":")
+    layers, segment = 0.0, 1.0
+    operators: tuple[str, ...] = ()
     if head in ("full", "segments"):
-        return (1.0, 0.0, 0.0, 0.0, float(tail or 1.0))
-    if head == "every":
-        return (1.0 / int(tail), 0.0, 0.0, 0.0, 1.0)
-    if head == "share":
-        return (float(tail), 0.0, 0.0, 0.0, 1.0)
-    if head == "none":
-        return (0.0, 0.0, 0.0, 0.0, 1.0)
-    operators = tuple(tail.split(",")) if tail else selective
+        layers, segment = 1.0, float(tail or 1.0)
+    elif head == "every":
+        layers = 1.0 / int(tail)
+    elif head == "share":
+        layers = float(tail)
+    elif head != "none":
+        operators = tuple(tail.split(",")) if tail else selective
     linear = 1.0 if "linear" in operators else 0.5 if "half-linear" in operators else 0.0
-    return (0.0, float("attention" in operators), linear, float("elementwise" in operators), 1.0)
+    modules = (float(name in operators) for name in RECOMPUTE_MODULES)
+    return (layers, float("attention" in operators), linear, float("elementwise" in operators), segment, *modules)
 
 
 BY_RULE = -1.0  # layers of the first or last stage where none are given: split by the rule for all stages
@@ -98,6 +111,11 @@ class Plan(Frozen):
     offload_parameters: Any = 0.0  # weights and gradients, with the optimizer
     offload_nvme: Any = 0.0  # states of the optimizer, on NVMe of the host
     recompute_segment: Any = 1.0  # of the layers recomputed in full: neighbours that share one checkpoint
+    # of the other layers: 1 where this module is recomputed
+    recompute_up: Any = 0.0  # the up-projections of latent attention
+    recompute_mlp: Any = 0.0  # the MLP of dense layers
+    recompute_moe: Any = 0.0  # router, dispatch, routed and shared experts
+    recompute_shared: Any = 0.0  # shared experts
 
     @property
     def dp(self) -> Any:

@@ -53,7 +53,7 @@ EXPECTED = {
     "gpt/gpt3_mcore_te_tp1_pp1_resume_torch_dist_uniform_full_recompute_1node": (4, {"recompute": "full"}),
     "moe/gpt3_moe_mcore_te_tp2_pp2_ep4_etp1_fine_grained_offloading": (
         8,
-        {"offload": "activations", "recompute": "selective:elementwise", "layers_per_stage": [9, 6], "vpp": 4},
+        {"offload": "activations", "recompute": "selective:elementwise,mlp,up-projection", "layers_per_stage": [9, 6], "vpp": 4},
     ),
     "gpt/gpt3_mcore_tp4_pp1_resume_torch": (8, {"flash_attention": False, "precision": "fp16", "sp": False}),
     "gpt/gpt3_weekly_mcore_tp4_cp2_current_scaling_native_fp8_tp_sp_cp_tp_overlap": (8, {"precision": "fp8", "cp": 2}),

@@ -8,7 +8,7 @@ import pytest
 
 import ironlaw
 from ironlaw.cautions.record import sentences
-from ironlaw.errors import IronlawError, UnitError, UnsupportedError, ValueRangeError
+from ironlaw.errors import IronlawError, UnitError, ValueRangeError
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
@@ -206,8 +206,8 @@ def test_tokens_per_parameter_are_no_number_until_the_model_is_known():
     ("written", "read"),
     [
         ("selective:core_attn", "selective:attention"),
-        ("selective:moe,layernorm,moe_act", "selective:linear,elementwise"),
-        ("selective:attention,core_attn,mlp", "selective:attention,linear"),
+        ("selective:moe,layernorm,moe_act", "selective:moe,elementwise"),
+        ("selective:attention,core_attn,mlp", "selective:attention,mlp"),
         ("selective:half-linear", "selective:half-linear"),
     ],
 )
@@ -215,7 +215,6 @@ def test_modules_of_megatron_are_the_operators_that_a_script_is_counted_as(writt
     assert recompute(written, "--recompute") == read
 
 
-@pytest.mark.parametrize("module", ["mla_up_proj", "shared_experts"])
-def test_a_module_that_is_not_counted_alone_is_refused(module):
-    with pytest.raises(UnsupportedError, match=f"recomputing {module} alone is not counted"):
-        recompute(f"selective:mlp,{module}", "--recompute")
+@pytest.mark.parametrize(("module", "name"), [("mla_up_proj", "up-projection"), ("shared_experts", "shared-experts")])
+def test_a_module_may_stand_beside_others(module, name):
+    assert recompute(f"selective:mlp,{module}", "--recompute") == f"selective:mlp,{name}"

@@ -17,12 +17,13 @@ from ironlaw.catalog.abilities import Can, has
 from ironlaw.catalog.records import Framework
 from ironlaw.errors import UnsupportedError
 from ironlaw.job import Job
-from ironlaw.plan import RECOMPUTE, Plan, flags, plan_with, recompute_columns
+from ironlaw.plan import RECOMPUTE, RECOMPUTE_MODULES, Plan, flags, plan_with, recompute_columns
 from ironlaw.question.asked import Asked
 from ironlaw.question.defaults import CUDA_GRAPH, GRAPH_MODULES, OFFLOADS, OFFLOADS_WITH, OVERLAPS, PRECISIONS
 from ironlaw.question.fields import Row
 
 FORMS = ("none", "selective", "every", "share", "full", "segments")  # of recomputation
+SELECTIVE = ("recompute_attention", "recompute_linear", "recompute_elementwise", *RECOMPUTE_MODULES.values())  # parts of layers
 _LEAST_SHARE = 1e-6  # of the layers
 _ROUNDING = 1e-9  # of a share that is one over a whole number
 
@@ -88,7 +89,7 @@ def _is_one_in_some(share: Any) -> Any:
 
 
 FORM_HOLDS: dict[str, Callable[[Plan], Any]] = {
-    "selective": lambda plan: (plan.recompute_attention + plan.recompute_linear + plan.recompute_elementwise) > 0.0,
+    "selective": lambda plan: sum(getattr(plan, name) for name in SELECTIVE) > 0.0,
     "every": lambda plan: (plan.recompute_layers > 0.0) & (plan.recompute_layers < 1.0) & _is_one_in_some(plan.recompute_layers),
     "share": lambda plan: (plan.recompute_layers > 0.0) & (plan.recompute_layers < 1.0) & ~_is_one_in_some(plan.recompute_layers),
     "full": lambda plan: (plan.recompute_layers == 1.0) & (plan.recompute_segment == 1.0),

@@ -25,6 +25,7 @@ from ironlaw.estimate.layer.counts import (
     matmul_parameters,
     matmul_per_layer,
     parameters_at_tokens,
+    weights_of_modules,
 )
 from ironlaw.estimate.layer.kinds import Kind, kinds, plan_of_kind, sized
 from ironlaw.estimate.layer.sequence import attended_span, mean_key_length
@@ -209,6 +210,7 @@ def model_key_length(model: Model, keys: Callable[[Model], Any]) -> Any:
 def recomputed_per_token(job: Job, plan: Plan, key_length: Any) -> Any:
     """FLOPs computed a second time, per token: the forward share of what the plan recomputes; attention over ``key_length`` keys."""
     repeated = recomputed(job.model, key_length, plan.recompute_layers, plan.recompute_attention, plan.recompute_linear)
+    repeated = repeated + (1.0 - plan.recompute_layers) * recomputed_modules(job.model, plan)
     beside = beside_sequence(job, plan)
     return repeated if beside is None else repeated + plan.recompute_layers * _trained_forward(beside)
 
@@ -224,6 +226,17 @@ def recomputed(model: Model, key_length: Any, whole_layers: Any, attention: Any,
     matrices = 2.0 * (matmul_parameters(model) - head_weights(model))
     scores = 4.0 * attending_layers(model) * attention_width(model) * key_length
     return matrices * (whole_layers + other_layers * linear) + scores * (whole_layers + other_layers * attention)
+
+
+def recomputed_modules(model: Model, plan: Plan) -> Any:
+    """FLOPs of the modules that a plan computes a second time, per token: two for each weight that a token meets in them."""
+    repeated: Any = 0.0
+    for column, weights in weights_of_modules(model).items():
+        share = getattr(plan, column)
+        if column == "recompute_shared":
+            share = np.maximum(share - plan.recompute_moe, 0.0)
+        repeated = repeated + 2.0 * weights * np.maximum(share - plan.recompute_linear, 0.0)
+    return repeated
 
 
 def _per_second(amount: Any, seconds: Any) -> Any:

@@ -279,11 +279,12 @@ def layer_times(job: Job, cluster: Cluster, plan: Plan, s: Shapes, kind: Kind, f
     again = passes.recompute(job, plan, kind, once_forward)
     device = forward.value + backward.value + again.value
     pass_count = 2.0 + plan.recompute_layers if kind.trained else 1.0 + 0.0 * plan.recompute_layers
+    dispatches = pass_count if not kind.trained else 2.0 + passes.recomputes_experts(plan, kind)
     exposed_tp = tensor.tensor_parallel(cluster, job, plan, s, kind, forward, backward)
     ring = [context.context_parallel(job, cluster, plan, s, kind)] if kind.mixer.blocks else []
     routed, hidden = [], 0.0
     if kind.routed:
-        exchange = overlapped_experts.expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), pass_count)
+        exchange = overlapped_experts.expert_parallel(job, cluster, plan, s, kind, (forward, backward, again), dispatches)
         routed, hidden = [exchange.time], exchange.hidden
     ringing = context.ring_waits(plan, kind, ring[0]) if ring else Waits()
     inside = fold([exposed_tp, *routed]) / pass_count  # collectives of a layer's own ranks: weights come and gradients go beside them too

@@ -64,7 +64,10 @@ MEGATRON_DISPATCHERS = {
 }
 MEGATRON_CONTEXT = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "allgather", "all-to-all+ring": "a2a+p2p"}
 MEGATRON_OFFLOADED = "attn_norm qkv_linear core_attn attn_proj mlp_norm"  # modules of every layer that can be offloaded; it has no default
-MEGATRON_MODULES = {"attention": "core_attn", "linear": "mlp", "elementwise": "layernorm moe_act"}
+MEGATRON_MODULES = {
+    "attention": "core_attn", "linear": "mlp", "elementwise": "layernorm moe_act", "mlp": "mlp", "moe": "moe",
+    "shared-experts": "shared_experts", "up-projection": "mla_up_proj",
+}  # fmt: skip
 
 TORCHTITAN = (
     Flag("dp_replicate", "--parallelism.data_parallel_replicate_degree", 1),

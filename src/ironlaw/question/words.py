@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ironlaw import units
-from ironlaw.errors import QuestionError, UnitError, UnknownNameError, UnsupportedError, ValueRangeError
+from ironlaw.errors import QuestionError, UnitError, UnknownNameError, ValueRangeError
 from ironlaw.question.defaults import OFFLOADS, OFFLOADS_WITH, OVERLAPS
 from ironlaw.question.kinds import kind
 
@@ -94,10 +94,10 @@ def run_tokens(value: Any, flag: str) -> float | PerParameter:
     return PerParameter(number, f"{flag} {text}")
 
 
-RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise")
-# modules of Megatron Core's --recompute-modules -> the operators they are counted as; "": counted with none, alone
-RECOMPUTE_MODULES = {"core_attn": "attention", "mlp": "linear", "moe": "linear", "shared_experts": "", "moe_act": "elementwise",
-                     "layernorm": "elementwise", "mla_up_proj": ""}  # fmt: skip
+RECOMPUTABLE = ("attention", "linear", "half-linear", "elementwise", "up-projection", "mlp", "moe", "shared-experts")
+# modules of Megatron Core's --recompute-modules -> the operators they are counted as
+RECOMPUTE_MODULES = {"core_attn": "attention", "mlp": "mlp", "moe": "moe", "shared_experts": "shared-experts", "moe_act": "elementwise",
+                     "layernorm": "elementwise", "mla_up_proj": "up-projection"}  # fmt: skip
 
 
 @kind("str", gives="str", metavar="HOW", samples=("full", "selective", "share:0.5"))
@@ -126,8 +126,6 @@ def _operator(name: str, flag: str) -> str:
     operator = name if name in RECOMPUTABLE else RECOMPUTE_MODULES.get(name)
     if operator is None:
         raise UnknownNameError(f"operator of {flag} selective", name, (*RECOMPUTABLE, *RECOMPUTE_MODULES))
-    if not operator:
-        raise UnsupportedError(f"{flag} selective:{name}: recomputing {name} alone is not counted; leave it out, or give linear, or full")
     return operator
 
 

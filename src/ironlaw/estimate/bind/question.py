@@ -20,11 +20,13 @@ from ironlaw.estimate.bind.job import bind_job
 from ironlaw.estimate.bind.model import assumed_of, bind_model, trained_model
 from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
 from ironlaw.estimate.bind.optimizer import bind_optimizer
+from ironlaw.estimate.layer.counts import weights_of_modules
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.files import is_there
 from ironlaw.frozen import Frozen
 from ironlaw.job import Documents, Job, Optimizers
+from ironlaw.plan import RECOMPUTE_MODULES
 from ironlaw.precision import OUTPUT, PRECISIONS, Precision
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, check
@@ -239,6 +241,17 @@ def _check_names(stack: Framework) -> None:
             raise CatalogError(f"framework {stack.name}: can.{key} has {odd!r}, expected some of {', '.join(known)}")
 
 
+def _check_recomputed_modules(asked: Asked, model: Model) -> None:
+    """Refuse to recompute a module that no layer of the model has."""
+    weights = weights_of_modules(model)
+    for row in asked.rows:
+        named = (row.recompute or "").partition(":")[2].split(",")
+        lacks = next((name for name in named if name in RECOMPUTE_MODULES and not weights[RECOMPUTE_MODULES[name]]), None)
+        if lacks is not None:
+            has = [name for name, column in RECOMPUTE_MODULES.items() if weights[column]]
+            raise QuestionError(f"--recompute {row.recompute}: {model.name} has no {lacks} to recompute; it has {', '.join(has) or 'none'}")
+
+
 def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:
     """Refuse options that the schedule, the model or the precision cannot have."""
     chunks = next((row.vpp for row in asked.rows if row.vpp not in (None, 1.0)), None)
@@ -252,6 +265,7 @@ def _check_options(asked: Asked, model: Model, of_experts: Precision) -> None:
             raise ValueRangeError(
                 f"--recompute {row.recompute}: {model.name} has only {model.num_hidden_layers} layers; give a smaller interval"
             )
+    _check_recomputed_modules(asked, model)
     if asked.expert_precision and not model.num_experts:
         raise QuestionError(f"--expert-precision {asked.expert_precision}: {model.name} has no experts; leave the option out")
     how = asked.dispatch_precision

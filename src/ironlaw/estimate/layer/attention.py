@@ -132,12 +132,13 @@ class Attention(Mixer):
         """List latents, queries, keys, values and output of attention; also the scores where attention is not flash."""
         m, e, heads = job.model, job.precision.activation_bytes, job.model.num_attention_heads
         keys = heads if m.kv_lora_rank or job.framework.repeated_keys else m.num_key_value_heads
-        flash, tp = float(job.flash), plan.tp
+        flash, tp, again = float(job.flash), plan.tp, bool(m.kv_lora_rank and np.any(plan.recompute_up))
         shared = {"tokens": s.tokens, "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": core_head_dim(m)}
         scores = {"tokens": s.tokens, "seq_len": plan.seq_len, "num_attention_heads": heads, "flash": flash, "dropout": float(m.dropout)}
         return [
             *(latent_activations(job, plan, s, cast_share) if m.kv_lora_rank else []),
-            leaf("attention", activations.attention, "B", **shared, flash=flash, tp=tp, bytes_per_element=e),
+            *([] if again else [leaf("attention", activations.attention, "B", **shared, flash=flash, tp=tp, bytes_per_element=e)]),
+            *(attention_without_inputs(job, plan, s) if again else []),
             *self.normed(job, plan, s),
             leaf("attention scores", activations.attention_scores, "B", times=core_kept, **scores, tp=tp, bytes_per_element=e),
         ]
@@ -318,6 +319,19 @@ def aligned_peak(cluster: Cluster, job: Job) -> str:
     wide = job.precision.wide
     unaligned = (job.model.head_dim * job.precision.activation_bytes) % ALIGNMENT != 0.0
     return "fp32" if unaligned and "fp32" in cluster.accelerator.peak else wide
+
+
+def attention_without_inputs(job: Job, plan: Plan, s: Shapes) -> list[Term]:
+    """What latent attention keeps where up-projections write queries, keys and values again: its output, and sums of its softmax."""
+    m, e = job.model, job.precision.activation_bytes
+    sizes = {"tokens": s.tokens, "saved": m.num_attention_heads, "tp": plan.tp, "bytes_per_element": e}
+    inputs = 2.0 * (m.qk_nope_head_dim + m.qk_rope_head_dim) + m.v_head_dim
+    heads = {"num_attention_heads": m.num_attention_heads, "num_key_value_heads": 0.0, "head_dim": 0.0, "flash": float(job.flash)}
+    return [
+        leaf("queries, keys and values", activations.mlp, "B", times=1.0 - plan.recompute_up, intermediate_size=inputs, **sizes),
+        leaf("output of attention", activations.mlp, "B", intermediate_size=m.v_head_dim, **sizes),
+        leaf("sums of the softmax", activations.attention, "B", tokens=s.tokens, tp=plan.tp, bytes_per_element=e, **heads),
+    ]
 
 
 def latent_activations(job: Job, plan: Plan, s: Shapes, cast_share: float) -> list[Term]:

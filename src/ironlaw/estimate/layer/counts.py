@@ -247,6 +247,24 @@ def matmul_per_layer(model: Model, kind: Kind) -> Any:
     return count + model.hidden_size * (model.num_experts + model.zero_expert_num)
 
 
+def weights_of_modules(model: Model) -> dict[str, Any]:
+    """Weights that multiply each token in the modules that selective recomputation may name, by the column of the plan."""
+    found: dict[str, Any] = dict.fromkeys(("recompute_up", "recompute_mlp", "recompute_moe", "recompute_shared"), 0.0)
+    for kind in kinds(model):
+        local, count = sized(model, kind), kind.count
+        common = (2.0 + float(local.gated_mlp)) * local.hidden_size * common_width(local, kind)
+        if kind.mixer.attends and local.kv_lora_rank:
+            up = local.kv_lora_rank * (local.qk_nope_head_dim + local.v_head_dim)
+            up = up + (local.q_lora_rank or local.hidden_size) * (local.qk_nope_head_dim + local.qk_rope_head_dim)
+            found["recompute_up"] += count * local.num_attention_heads * up
+        if kind.routed:
+            found["recompute_moe"] += count * (matmul_per_layer(local, kind) - kind.mixer.matmul(local) - residual_matmul(local, kind))
+            found["recompute_shared"] += count * common
+        elif kind.has_mlp:
+            found["recompute_mlp"] += count * common
+    return found
+
+
 def attending_layers(model: Model) -> float:
     """Layers whose mixer is attention, those for further tokens included."""
     count = 0.0

@@ -13,7 +13,7 @@ from ironlaw.estimate.layer import casts, experts, residuals
 from ironlaw.estimate.layer.attention import DROPOUT
 from ironlaw.estimate.layer.counts import norms_of
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.layer.products import linear_shapes
+from ironlaw.estimate.layer.products import ACTIVATED, SHARED_ACTIVATED, linear_shapes
 from ironlaw.estimate.layer.sizes import Operator, Shapes, elementwise
 from ironlaw.job import Job
 from ironlaw.plan import Plan
@@ -46,7 +46,7 @@ def memory_bound(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kind, 
     groups += residuals.memory_bound(cluster, job, s, kind, backward)
     wide = [n for name, (_, n, _) in shapes.items() if name in ("mlp in", "shared expert in")]
     if wide:
-        key = Operator("activation", behind_dispatch=kind.routed)
+        key = Operator(SHARED_ACTIVATED if kind.routed else ACTIVATED, behind_dispatch=kind.routed)
         groups.append(elementwise(cluster, "activation function", unit * activation(job, backward) * s.tokens * wide[0], key=key))
     groups += kind.mixer.memory_bound(cluster, job, s, ratio, backward)
     if backward and not job.lora_rank:

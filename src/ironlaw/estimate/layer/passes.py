@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +11,28 @@ from ironlaw.cluster import Cluster
 from ironlaw.estimate.layer import adapters, casts, experts, frozen_weights, gradients, memory_bound
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.mixer import Mixer, Products
-from ironlaw.estimate.layer.products import LAST_PRODUCTS, mlp_shapes, product_key
-from ironlaw.estimate.layer.sizes import Shapes, gemm, once_for_sizes, operator_of
+from ironlaw.estimate.layer.products import (
+    ACTIVATED,
+    DENSE_MLP,
+    LAST_PRODUCTS,
+    SHARED_ACTIVATED,
+    SHARED_EXPERTS,
+    UP_PROJECTIONS,
+    mlp_shapes,
+    product_key,
+)
+from ironlaw.estimate.layer.sizes import Operator, Shapes, gemm, once_for_sizes, operator_of
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.precision import INPUT_GRADIENT, OUTPUT, WEIGHT_GRADIENT
 from ironlaw.terms import Term, total
 
+MODULES: dict[str, tuple[str, Callable[[Operator], bool]]] = {  # columns of modules that are recomputed, and the operators of each
+    "recompute_up": ("up-projections", lambda operator: operator.name in UP_PROJECTIONS),
+    "recompute_mlp": ("dense MLP", lambda operator: operator.name in (*DENSE_MLP, ACTIVATED)),
+    "recompute_moe": ("experts", lambda operator: operator.behind_dispatch or operator.name == "router"),
+    "recompute_shared": ("shared experts", lambda operator: operator.name in (*SHARED_EXPERTS, SHARED_ACTIVATED)),
+}
 PASSES = FORWARD, BACKWARD, RECOMPUTE = "forward", "backward", "recompute"  # keys of the passes over a layer
 
 
@@ -111,6 +127,30 @@ def inside_segment(plan: Plan) -> Any:
     return 1.0 - 1.0 / plan.recompute_segment
 
 
+def recomputes_experts(plan: Plan, kind: Kind) -> Any:
+    """The share of a kind's layers that dispatch their rows to experts a second time."""
+    return plan.recompute_layers + (1.0 - plan.recompute_layers) * plan.recompute_moe * float(kind.routed)
+
+
+def modules_again(plan: Plan, operators: Operators) -> list[Term]:
+    """The time of repeating the modules that a plan names: their products and the memory-bound operators between them.
+
+    What the plan repeats by kind of operator, such as all products, is not repeated once more for a module.
+    """
+    parts = []
+    for column, (name, belongs) in MODULES.items():
+        share = getattr(plan, column)
+        if not np.any(share):
+            continue
+        if column == "recompute_shared":  # recomputing the whole mixture repeats them already
+            share = np.maximum(share - plan.recompute_moe, 0.0)
+        repeated = ((operators.products, plan.recompute_linear), (operators.memory_bound, plan.recompute_elementwise))
+        times = [(terms, (1.0 - plan.recompute_layers) * np.maximum(share - by_kind, 0.0)) for terms, by_kind in repeated]
+        again = [total("", [t for t in terms if belongs(operator_of(t))], times=often) for terms, often in times]
+        parts.append(total(f"{name} again", [part for part in again if part.parts]))
+    return [part for part in parts if part.parts]
+
+
 def recompute(job: Job, plan: Plan, kind: Kind, operators: Operators) -> Term:
     """The time of repeating operators of the forward pass: of whole layers, in other layers those that the plan names."""
     other_layers = 1.0 - plan.recompute_layers
@@ -119,6 +159,7 @@ def recompute(job: Job, plan: Plan, kind: Kind, operators: Operators) -> Term:
     bytes_bound = plan.recompute_layers + other_layers * plan.recompute_elementwise
     trained = 1.0 if kind.trained else 0.0
     products, within = operators.products, []
+    modules = modules_again(plan, operators)
     if job.framework.compiled_recompute:
         last = [t for t in products if operator_of(t).name in LAST_PRODUCTS]
         products = [t for t in products if operator_of(t).name not in LAST_PRODUCTS]
@@ -131,6 +172,7 @@ def recompute(job: Job, plan: Plan, kind: Kind, operators: Operators) -> Term:
             *within,
             total("attention core again", operators.core, times=core),
             total("memory-bound operators again", operators.memory_bound, times=bytes_bound),
+            *modules,
         ],
         times=trained,
         key=RECOMPUTE,

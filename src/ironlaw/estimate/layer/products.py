@@ -10,6 +10,9 @@ from ironlaw.job import Job
 
 LAST_PRODUCTS = ("mlp out", "shared expert out", "experts out")  # backward needs their input, not their output
 
+ACTIVATED, SHARED_ACTIVATED = "activation of the MLP", "activation of shared experts"  # keys of activation functions
+UP_PROJECTIONS = ("query up", "key-value up")
+DENSE_MLP = ("mlp in", "mlp out")
 ROUTED_EXPERTS = ("experts in", "experts out")
 SHARED_EXPERTS = ("shared expert in", "shared expert out", "shared expert gate", "shared expert up")  # the last two in adapters alone
 

@@ -35,7 +35,7 @@ def layer_activations(job: Job, plan: Plan, s: Shapes, kind: Kind) -> list[Term]
         return kind.mixer.activations(job, plan, s, cast_share(job), 1.0 - plan.recompute_attention)
     model, e = job.model, job.precision.activation_bytes
     dropout = float(model.dropout)
-    linear_kept = 1.0 - plan.recompute_linear
+    linear_kept = mlp_kept(plan, kind)
     cheap_kept = 1.0 - plan.recompute_elementwise
     inputs = input_bytes_kept(job, kind)
     norm_share = e / (e + inputs * 2.0 / kind.blocks)  # a norm's input is kept where its output is computed again
@@ -176,10 +176,9 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
     model, e = job.model, job.precision.activation_bytes
     kept = mlp_tensors(job, cheap_kept, input_share(job, kind, "fc2"))
 
-    def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept) -> Term:
-        return leaf(
-            name, activations.mlp, "B", times=linear_kept, tokens=tokens, intermediate_size=size, saved=saved, tp=tp, bytes_per_element=e
-        )
+    def wide(name: str, tokens: Any, size: float, tp: Any, saved: Any = kept, also_kept: Any = 1.0) -> Term:
+        times = np.minimum(linear_kept, also_kept)
+        return leaf(name, activations.mlp, "B", times=times, tokens=tokens, intermediate_size=size, saved=saved, tp=tp, bytes_per_element=e)
 
     if not kind.has_mlp:
         return []
@@ -198,8 +197,13 @@ def mlp_activations(job: Job, plan: Plan, s: Shapes, kind: Kind, linear_kept: An
         terms.append(wide("latents of experts", s.tokens / plan.tp, model.moe_latent_size, 1.0, 2.0))
     if model.shared_expert_intermediate_size:
         shared = mlp_tensors(job, cheap_kept, input_share(casts.job_of_shared(job), kind, "fc2", "shared_experts"))
-        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp, shared))
+        terms.append(wide("shared experts", s.tokens, model.shared_expert_intermediate_size, plan.tp, shared, 1.0 - plan.recompute_shared))
     return terms
+
+
+def mlp_kept(plan: Plan, kind: Kind) -> Any:
+    """The share of the wide tensors of a layer's MLP or experts that is kept: what recomputes all products, or them alone, leaves."""
+    return 1.0 - np.maximum(plan.recompute_linear, plan.recompute_moe if kind.routed else plan.recompute_mlp)
 
 
 def cast_share(job: Job) -> float:

@@ -54,7 +54,7 @@ def _conditions(job: Job, plan: Plan) -> dict[str, Any]:
             (plan.pp == 1) | (plan.vpp > 1)
         ),
         "overlap ep excludes recomputation of whole layers or of experts, which would dispatch again": (
-            (plan.recompute_layers == 0) & (plan.recompute_linear == 0)
+            (plan.recompute_layers == 0) & (plan.recompute_linear == 0) & (plan.recompute_moe == 0)
         ),
         f"overlap ep allows at most one multi-token-prediction layer, {model.name} has {model.num_nextn_predict_layers}": (
             model.num_nextn_predict_layers <= 1

@@ -22,6 +22,9 @@ _PRECISIONS = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", 
 _ZERO_STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _CP_METHODS = {"a2a": "all-to-all", "allgather": "all-gather", "a2a+p2p": "all-to-all+ring"}
 _RECOMPUTED = RECOMPUTE_MODULES
+_NEEDS = {  # modules that only some models have, and the field that says so
+    "mla_up_proj": "kv_lora_rank", "moe": "num_experts", "moe_act": "num_experts", "shared_experts": "shared_expert_intermediate_size",
+}  # fmt: skip
 
 
 def options_from_script(text: str, gpus: int | None, on: str) -> tuple[dict[str, Any], list[str]]:
@@ -209,7 +212,7 @@ def _recompute(a: Arguments, pp: int, vpp: int, model: dict[str, Any]) -> dict[s
         return {"recompute": _recomputed_layers(a, model["num_hidden_layers"] / (pp * vpp))}
     if granularity not in ("", "selective"):
         raise UnknownNameError("value of --recompute-granularity", granularity, ("full", "selective"))
-    return {"recompute": _recomputed_operators(a, modules, "num_experts" in model) if granularity else "none"}
+    return {"recompute": _recomputed_operators(a, modules, model) if granularity else "none"}
 
 
 def _recomputed_layers(a: Arguments, layers_per_chunk: float) -> str:
@@ -224,19 +227,18 @@ def _recomputed_layers(a: Arguments, layers_per_chunk: float) -> str:
     return "full" if every == 1 else f"every:{every}"
 
 
-def _recomputed_operators(a: Arguments, modules: set[str], mixture: bool) -> str:
+def _recomputed_operators(a: Arguments, modules: set[str], model: dict[str, Any]) -> str:
     """The operators that selective recomputation repeats, from the modules of --recompute-modules."""
     for module in sorted(modules):
         if module not in _RECOMPUTED:
             raise UnknownNameError("value of --recompute-modules", module, _RECOMPUTED)
-    if mixture and "mlp" in modules:
-        modules.discard("mlp")
-        a.rule("approximated: recomputing the MLP of the dense layers of a mixture of experts is not counted")
-    for module in sorted(m for m in modules if not _RECOMPUTED[m]):
-        a.rule(f"approximated: recomputing {module} is not counted")
     if len({"layernorm", "moe_act"} & modules) == 1:
         a.rule("approximated: recomputing only norms or only the activation function is counted as both")
-    operators = sorted({_RECOMPUTED[m] for m in modules} - {""})
+    for module, field in _NEEDS.items():
+        if module in modules and not model.get(field):
+            modules.discard(module)
+            a.rule(f"--recompute-modules {module} has no effect: the model has none")
+    operators = sorted({_RECOMPUTED[m] for m in modules})
     return f"selective:{','.join(operators)}" if operators else "none"
 
 

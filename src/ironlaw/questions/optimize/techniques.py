@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
+from ironlaw.estimate.abilities import SELECTIVE
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.memory.total import Layers
 from ironlaw.law import activations
@@ -154,7 +155,7 @@ def _segments(setting: Setting) -> dict[str, Any] | str | None:
 
 def _kept_whole(group: Group) -> Plan:
     """The plan of a group without recomputation inside its layers, so that a layer's size is that of all it would keep."""
-    return group.plan.replace(recompute_attention=0.0, recompute_linear=0.0, recompute_elementwise=0.0)
+    return group.plan.replace(**dict.fromkeys(SELECTIVE, 0.0))
 
 
 def _recompute(how: str) -> Change:
@@ -163,7 +164,7 @@ def _recompute(how: str) -> Change:
     def change(setting: Setting) -> dict[str, Any] | str | None:
         if setting.option("recompute", "none") == how:
             return None
-        _, _, linear, elementwise, _ = recompute_columns(how, setting.group.job.framework.selective_recompute)
+        _, _, linear, elementwise, *_ = recompute_columns(how, setting.group.job.framework.selective_recompute)
         if how == "selective" and setting.group.job.flash and not (linear or elementwise):
             return "saves nothing here: flash attention keeps no scores, and those are all that selective recomputation drops"
         return {"recompute": how}
