@@ -150,7 +150,14 @@ def test_other_views_answer(open_page, verb):
 
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-VIEWS = ("/estimate", f"/estimate?{QUESTION}", f"/plan?{QUESTION}", "/validation", "/estimate?model=llama-3-9b&on=h100-sxm&gpus=8")
+VIEWS = (
+    "/estimate",
+    f"/estimate?{QUESTION}",
+    f"/plan?{QUESTION}",
+    "/validation",
+    "/catalog/accelerators/h100-sxm?q=h100",
+    "/estimate?model=llama-3-9b&on=h100-sxm&gpus=8",
+)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -169,3 +176,16 @@ def test_a_report_opens_from_disk_without_a_script(open_page, tmp_path):
     page = open_page(path.as_uri(), 794, 1123)
     assert page.locator(".meter").first.is_visible() and "It fits" in page.inner_text("h1")
     assert page.evaluate("document.documentElement.scrollWidth") <= 794
+
+
+def test_a_record_is_found_while_typing_and_by_the_keyboard(open_page):
+    page = open_page("/catalog")
+    page.keyboard.press("/")
+    page.keyboard.type("h100 nvl")
+    page.wait_for_selector("#hits .hits a >> text=h100-nvl")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/catalog/accelerators/h100-nvl**")
+    assert "NVIDIA H100 NVL" in page.inner_text("h1") and page.locator("svg.prices").is_visible()
+    page.set_viewport_size({"width": 320, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320

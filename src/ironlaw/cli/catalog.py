@@ -152,7 +152,9 @@ def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool, h
     if not records:
         raise UnknownNameError("record", name, [n for k in ([kind] if kind else KINDS) for n in load.names(k, folders)])
     if form.name == "json":
-        print_text(json.dumps({k: _plain_data(record) for k, record in records}, indent=1) + "\n")
+        from ironlaw.report.records import plain_data
+
+        print_text(json.dumps({k: plain_data(record) for k, record in records}, indent=1) + "\n")
         return 0
     for k, record in records:
         print_line(f"{load.SINGULAR[k]} {record.name}: {record.title}")
@@ -161,16 +163,13 @@ def show(folders: tuple[str, ...], name: str, kind: str | None, as_json: bool, h
     return 0
 
 
-def _fields(record: Any) -> list[tuple[str, Any]]:
-    return [(name, getattr(record, name)) for name in record.fields if name not in ("name", "title")]
-
-
 def _describe(record: Any, pad: str) -> list[str]:
     """A record as indented lines of value and source."""
     from ironlaw.catalog.sourced import Source, Sourced
+    from ironlaw.report.records import fields_of
 
     lines = []
-    for name, value in _fields(record):
+    for name, value in fields_of(record):
         if isinstance(value, Sourced):
             lines.append(f"{pad}{name} = {value.text}{f' ({value.note})' if value.note else ''}")
             lines.append(f"{pad}    {value.source.line() if value.source else 'no source'}")
@@ -194,26 +193,6 @@ def _describe(record: Any, pad: str) -> list[str]:
         elif value not in (None, (), {}, ""):
             lines.append(f"{pad}{name} = {value}")
     return lines
-
-
-def _plain_data(value: Any) -> Any:
-    """A record as data for JSON."""
-    from ironlaw.catalog.sourced import Source, Sourced
-
-    if isinstance(value, Sourced):
-        source = value.source
-        return {"value": value.value, "unit": value.unit, "text": value.text, "note": value.note, "source": _plain_data(source)}
-    if isinstance(value, Source):
-        return {"key": value.key, "title": value.title, "url": value.url, "read": value.read, "grade": value.grade}
-    if isinstance(value, dict):
-        return {k: _plain_data(v) for k, v in value.items()}
-    if isinstance(value, tuple):
-        return [_plain_data(v) for v in value]
-    if isinstance(value, Schema):
-        return {"name": getattr(value, "name", None), "title": getattr(value, "title", None)} | {
-            k: _plain_data(v) for k, v in _fields(value)
-        }
-    return value
 
 
 @command.command("clouds", cls=AnswerCommand)

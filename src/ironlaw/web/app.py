@@ -46,6 +46,7 @@ STATIC = {  # a name, its file in the package, its type
     "style.css": ("page/style.css", "text/css"),
     "app.css": ("web/static/app.css", "text/css"),
     "app.js": ("web/static/app.js", "text/javascript"),
+    "catalogue.js": ("web/static/catalogue.js", "text/javascript"),
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
 }
 POLICY = (
@@ -69,6 +70,8 @@ def make_app(saved: str = "") -> Starlette:
         Route("/static/{name}", _static),
         Route("/names/{kind}", _names),
         Route("/validation", _validation),
+        Route("/catalog", _search),
+        Route("/catalog/{kind}/{name}", _record),
         Route("/openapi.json", _openapi),
         Route("/part/{verb}", _part),
         Route("/api/{verb}", _api),
@@ -291,6 +294,22 @@ async def _validation(request: Request) -> Response:
     """How wrong the predictions were."""
     del request
     return HTMLResponse(draw.validation_page())
+
+
+def _search(request: Request) -> Response:
+    """The catalogue: what a search finds."""
+    from ironlaw.web import catalogue
+
+    status, html = catalogue.search_page(request.query_params.get("q", ""))
+    return HTMLResponse(html, status)
+
+
+def _record(request: Request) -> Response:
+    """One record of the catalogue."""
+    from ironlaw.web import catalogue
+
+    status, html = catalogue.record_page(request.path_params["kind"], request.path_params["name"], request.query_params.get("q", ""))
+    return HTMLResponse(html, status)
 
 
 async def _names(request: Request) -> Response:

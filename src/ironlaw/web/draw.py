@@ -52,7 +52,11 @@ from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
 
-VIEWS = (("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"))
+VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
+    ("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"), ("diagnose", "Diagnose"), ("validation", "Validation"),
+    ("catalog", "Catalogue"),
+)  # fmt: skip
+ASKING = ("estimate", "plan", "compare")
 FIELDS = (  # of the question: name, label, words behind, where the first guesses come from
     ("model", "Model", "catalogue name or hub name", "models"),
     ("gpus", "Accelerators", "GPUs", ""),
@@ -111,9 +115,14 @@ def _bar(verb: str, given: Mapping[str, str]) -> Element:
     return header(".bar-top")[
         a(".brand", href="/")["ironlaw"],
         nav(aria_label="Views")[
-            (a(href=link_to(name, _known(name, given)), aria_current="page" if name == verb else None)[text] for name, text in VIEWS)
+            (
+                a(href=link_to(name, _known(name, given)) if name in ASKING else f"/{name}", aria_current="page" if name == verb else None)[
+                    text
+                ]
+                for name, text in VIEWS
+            )
         ],
-        a(".trust", href="/validation", aria_current="page" if verb == "validation" else None)[_trust()],
+        a(".trust", href="/validation")[_trust()],
         div(".tools")[button(type="button", id="theme")["Theme"], button(type="button", id="copy-link")["Copy link"]],
     ]
 

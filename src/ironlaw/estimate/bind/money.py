@@ -53,8 +53,7 @@ def find_price(asked: str | None, cluster: Cluster, folders: tuple[str, ...]) ->
         )
     prices: PriceList = load.record("prices", name, folders)
     if not asked:
-        on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
-        return max(on_demand, key=lambda p: p.date)
+        return usual_price(prices)
     wanted = load.fold_name(str(asked))
     listed = {f"{p.provider}/{p.term}": p for p in prices.price}  # later dates win
     by_name = {load.fold_name(k): p for k, p in listed.items()} | {
@@ -63,6 +62,12 @@ def find_price(asked: str | None, cluster: Cluster, folders: tuple[str, ...]) ->
     if wanted not in by_name:
         raise UnknownNameError(f"price of {name}", str(asked), listed)
     return by_name[wanted]
+
+
+def usual_price(prices: PriceList) -> Price:
+    """The newest price on demand, which a question takes that gives none; the newest of all where none is on demand."""
+    on_demand = [p for p in prices.price if p.term == "on-demand"] or list(prices.price)
+    return max(on_demand, key=lambda p: p.date)
 
 
 def price_if_known(asked: float | str | None, cluster: Cluster, folders: tuple[str, ...], assumptions: Assumptions) -> Sourced:

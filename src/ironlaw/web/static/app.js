@@ -1,5 +1,7 @@
 // The page asks, exchanges what the server drew, and moves sliders. It computes nothing: every number comes drawn from the server.
 
+import "./catalogue.js";
+
 const page = document.getElementById("page");
 const busy = document.getElementById("busy");
 const drawer = document.getElementById("drawer");
@@ -176,9 +178,9 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "e" && inside) explain(inside.dataset.explain);
   else if (event.key === "/") {
     event.preventDefault();
-    document.getElementById("q-model")?.focus();
+    (document.getElementById("q-model") ?? document.getElementById("catalog-words"))?.focus();
   } else if (event.key === "t") changeTheme();
-  else if (/^[1-3]$/.test(event.key)) document.querySelectorAll("nav a")[event.key - 1].click();
+  else if (/^[1-8]$/.test(event.key)) document.querySelectorAll("nav a")[event.key - 1]?.click();
 });
 
 document.getElementById("close").addEventListener("click", () => drawer.close());
