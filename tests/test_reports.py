@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +15,14 @@ from ironlaw.page import words
 from ironlaw.page.report import css
 
 HELD = ("--tp", 2, "--pp", 1, "--zero", 1, "--micro-batch-size", 1, "--recompute", "none", "--global-batch-size", 64)
+TRACES = Path(__file__).parent / "data" / "measured"
 QUESTIONS = [
     ("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--tokens", "1T", *HELD),
     ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--global-batch-size", 64, "--tokens", "1T"),
     ("compare", "llama-3-8b", "--on", "h100-sxm,a100-sxm-80gb", "--gpus", 8, "--tokens", "1T", "--global-batch-size", 64),
     ("money", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--tokens", "1T", *HELD),
     ("roofline", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, *HELD),
+    ("diagnose", TRACES / "v100_resnet50_nw0.json.gz"),
     ("goodput", "llama-3-8b", "--on", "h100-sxm", "--gpus", 64, "--tokens", "1T", *HELD),
 ]
 
@@ -67,6 +70,35 @@ def test_a_report_shows_the_numbers_of_its_answer(report, tmp_path):
         assert number.replace("\u00a0", " ").replace("\u202f", ",") in shown
     for one in answer["sources"].values():
         assert one["title"] in re.sub(r"\s+", " ", shown) or len(one["title"]) > 80
+
+
+def test_a_diagnosis_shows_its_verdict_its_window_and_what_to_try(report, tmp_path):
+    _, text, _ = report("diagnose", TRACES / "v100_resnet50_nw0.json.gz")
+    answer, shown = read_saved(tmp_path / "report.html", 1 << 24), plain(text)
+    file, verdict = answer["files"][0], answer["verdict"]
+    assert (
+        "Host-bound: the device waits for data." in shown and f"{verdict['gain'][0]:.2f} to {verdict['gain'][1]:.2f} times as fast" in shown
+    )
+    wall = file["window"]["wall_us"]
+    assert sum(part["us"] for part in file["partition"]) == pytest.approx(wall)
+    waits = sum(part["us"] for part in file["partition"] if part["kind"] == "data")
+    assert f"waits for data {words.share(waits / wall)}".replace("\u00a0", " ") in shown
+    assert all(one["advice"] in shown for one in answer["findings"])
+    assert text.count('class="gap data waits"') == sum(gap["kind"] == "data" for gap in file["gaps"] if gap["us"] > 0.002 * wall)
+    drawn = sum(path.count("M") for path in re.findall(r'<path class="work-\w+" d="([^"]*)"', text))
+    assert drawn == sum(len(lane["kind"]) for lane in file["lanes"])
+
+
+def test_ranks_and_logs_are_drawn(report, tmp_path):
+    _, text, _ = report("diagnose", TRACES / "v100x8_dlrm")
+    answer = read_saved(tmp_path / "report.html", 1 << 24)
+    assert "8 ranks: who waits" in plain(text) and all(f"rank {rank}" in plain(text) for rank in answer["ranks"]["ranks"])
+    _, text, _ = report("diagnose", TRACES / "megatron_mixtral_16xh100.log")
+    assert "A log cannot name the bottleneck." in plain(text)
+    _, text, _ = report("diagnose", "--tokens-per-second", "150k", "--model", "llama-2-7b", "--on", "h100-sxm", "--gpus", 64)
+    assert "slower than predicted" in plain(text) and "What to check" in plain(text)
+    _, text, _ = report("diagnose", TRACES / "memory_timeline.raw.gz")
+    assert "emory alone does not show the bottleneck." in plain(text)
 
 
 def test_the_answer_in_a_report_is_the_answer(report, tmp_path):

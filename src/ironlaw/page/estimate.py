@@ -362,7 +362,7 @@ def warnings(answer: Answer) -> Node:
 def _warning(one: Any) -> Element:
     """A warning, its first part bold; of an older answer it is a text, of a newer one a record."""
     text = one if isinstance(one, str) else one["sentence"]
-    action = None if isinstance(one, str) else one.get("action")
+    action = None if isinstance(one, str) or str(one.get("action")) in text else one.get("action")
     for mark in (": ", ", ", "; "):
         first, found, rest = text.partition(mark)
         if found and len(first) < 90:
