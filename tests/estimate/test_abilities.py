@@ -100,6 +100,9 @@ def megatron_asserts(p: Chosen) -> None:
         assert "grad-reduce" in p["overlap"]  # Must use --overlap-param-gather with --overlap-grad-reduce
     if "tp" in p["overlap"]:
         assert p["sp"]  # ... can happen only when sequence parallelism is enabled
+        # TELinear turns it off by a buffer not named qkv, proj, fc1 or fc2, such as those of latent attention:
+        # https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/extensions/transformer_engine.py
+        assert not p["latent"] or p["tp"] == 1
     if p["vpp"] > 1:
         assert p["pp"] > (1 if "pp" in p["overlap"] else 2)
         assert p["num_microbatches"] % p["pp"] == 0
@@ -200,7 +203,8 @@ def chosen(framework: str, question: dict[str, Any]) -> Chosen:
     answer = ironlaw.estimate(on=DEVICES.get(framework, "h100-sxm"), framework=framework, **question)
     plan: Chosen = answer.row(0)["plan"]
     model = answer.groups[0].job.model
-    return {**plan, "layers": model.num_hidden_layers, "routed": bool(model.num_experts), "uneven": "layers_per_stage" in plan}
+    kinds = {"routed": bool(model.num_experts), "latent": bool(model.kv_lora_rank)}
+    return {**plan, **kinds, "layers": model.num_hidden_layers, "uneven": "layers_per_stage" in plan}
 
 
 def check(framework: str, question: dict[str, Any]) -> None:
@@ -236,6 +240,7 @@ def test_chosen_plans_are_those_that_the_stack_documents(framework, question):
         ({"framework": "torchtitan", "zero": 1}, "ZeRO 1", "megatron"),
         ({"framework": "megatron", "pp": 4, "zero": 2}, "ZeRO 2 with a pipeline", "torchtitan-compile"),
         ({"framework": "megatron", "overlap": "param-gather"}, "overlap of param-gather without", "huggingface"),
+        ({"framework": "nemo", "model": "deepseek-v2-lite", "tp": 2, "overlap": "tp"}, "overlap of tp with latent", "torchtitan-compile"),
         ({"framework": "llm.c", "cp": 2}, "context parallelism", "megatron"),
         ({"framework": "megatron-legacy", "recompute": "selective"}, "recomputation selective", "megatron"),
         ({"framework": "maxtext"}, "accelerators of Google, not of NVIDIA", "xla-gpu"),

@@ -38,6 +38,7 @@ class Can(Schema):
     recompute: tuple[str, ...] = ANY  # forms: none | selective | every | share | full | segments
     offload: tuple[str, ...] = ANY
     overlap: tuple[str, ...] = ANY  # what it does by default (Framework.overlap) and what a recipe can turn on
+    not_with_latent_attention: tuple[str, ...] = ()  # of these, those that attention through latents (kv_lora_rank) turns off
     sp: bool = True  # sequence parallelism beside tp
     sp_with_experts: bool = False  # a mixture with tp runs with sequence parallelism alone
     needs: dict[str, str] = plain_table()  # overlap -> the overlap without which it does not run

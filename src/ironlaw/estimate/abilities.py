@@ -14,6 +14,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import Can, has
+from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
 from ironlaw.errors import UnsupportedError
 from ironlaw.job import Job
@@ -39,6 +40,7 @@ class Facts(NamedTuple):
     dispatcher: str | None = None
     habits: tuple[str, ...] = OVERLAPS  # what the stack overlaps by default
     routed: bool = False  # the model has experts
+    latent: bool = False  # attention goes through latents
 
 
 class Check(NamedTuple):
@@ -115,6 +117,29 @@ def _overlaps_with(name: str) -> Callable[[Can, Facts, Plan], Any]:
         if other is None:
             return np.True_
         return (getattr(plan, _flag("overlap", name)) == 0.0) | (getattr(plan, _flag("overlap", other)) > 0.0) | (plan.zero >= 2.0)
+
+    return holds
+
+
+def has_overlap(can: Can, name: str, model: Model) -> bool:
+    """True where a recipe of a stack can overlap one kind of communication of a model.
+
+    >>> from ironlaw.catalog.load import record
+    >>> can = record("frameworks", "megatron").able
+    >>> [has_overlap(can, "tp", record("models", model)) for model in ("llama-3-70b", "deepseek-v3")]
+    [True, False]
+    """
+    return has(can.overlap, name) and not (model.kv_lora_rank and name in can.not_with_latent_attention)
+
+
+def _overlaps_latent(name: str) -> Callable[[Can, Facts, Plan], Any]:
+    """A check of one overlap of models with latent attention, where there are two ranks whose communication it hides."""
+
+    def holds(can: Can, facts: Facts, plan: Plan) -> Any:
+        if not facts.latent or name not in can.not_with_latent_attention:
+            return np.True_
+        ranks = getattr(plan, name) if name in Plan.fields else 2.0
+        return (getattr(plan, _flag("overlap", name)) == 0.0) | (ranks == 1.0)
 
     return holds
 
@@ -217,6 +242,10 @@ CHECKS = (
     ),
     *(Check(("recompute",), _recomputes(form), f"recomputation {form}", "--recompute") for form in FORMS[1:]),
     *(Check(("overlap",), _overlaps(name), f"overlap of {name}", "--overlap") for name in OVERLAPS),
+    *(
+        Check(("overlap", "tp"), _overlaps_latent(name), f"overlap of {name} with latent attention", f"{name} in --overlap")
+        for name in OVERLAPS
+    ),
     *(Check(("overlap",), _overlaps_with(name), f"overlap of {name} without the overlap that it needs", "--overlap") for name in OVERLAPS),
     *(Check(("offload",), _offloads(name), f"offloading of {name}", "--offload") for name in OFFLOADS),
 )
@@ -238,7 +267,7 @@ def facts_of(job: Job) -> Facts:
     """What the checks read of a job."""
     return Facts(
         float(job.model.num_hidden_layers), job.count_embedding, job.layers_per_stage, job.schedule, job.cp_method, job.moe_dispatcher,
-        tuple(job.framework.overlap), bool(job.model.num_experts),
+        tuple(job.framework.overlap), bool(job.model.num_experts), bool(job.model.kv_lora_rank),
     )  # fmt: skip
 
 
@@ -318,7 +347,7 @@ ABSENT = ("", CUDA_GRAPH)  # values with which an option asks nothing of a stack
 _IDLE = {"schedule": "pp", "moe_dispatcher": "ep"}  # options that change nothing where an axis is 1
 
 
-def needs_of(asked: Asked, row: Row, vendor: str, layers: float, folders: tuple[str, ...] = ()) -> Needs:
+def needs_of(asked: Asked, row: Row, vendor: str, model: Model, folders: tuple[str, ...] = ()) -> Needs:
     """What one row of a question gives; what the planner or a default decides is not given."""
     given = {name: getattr(row, name) for name in Row._fields if getattr(row, name) is not None and name not in _SIZES}
     options = []
@@ -332,9 +361,9 @@ def needs_of(asked: Asked, row: Row, vendor: str, layers: float, folders: tuple[
     if asked.lora_rank and "adapter" not in asked.given:
         options.append(("adapters", asked.adapter))
     facts = Facts(
-        layers, "count_embedding" in asked.given and asked.count_embedding, tuple(asked.layers_per_stage),
+        float(model.num_hidden_layers), "count_embedding" in asked.given and asked.count_embedding, tuple(asked.layers_per_stage),
         asked.schedule if "schedule" in asked.given else None, asked.cp_method if "cp_method" in asked.given else None,
-        asked.moe_dispatcher if "moe_dispatcher" in asked.given else None,
+        asked.moe_dispatcher if "moe_dispatcher" in asked.given else None, latent=bool(model.kv_lora_rank),
     )  # fmt: skip
     return Needs(vendor, tuple(given.items()), tuple(options), facts, float(row.gpus or 1.0))
 

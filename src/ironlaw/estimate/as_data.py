@@ -187,10 +187,26 @@ def assumptions(group: Group, at: int) -> list[dict[str, Any]]:
     plan = plan_data(group, at)
     chosen = {name: plan[name] for name in (*group.chosen[at], *group.variant) if name in plan}
     listed = [
-        {"name": name, "value": (",".join(value) or "none") if isinstance(value, list) else value, "origin": "chosen"}
+        {
+            "name": name,
+            "value": overlap_words(plan) if name == "overlap" else (",".join(value) or "none") if isinstance(value, list) else value,
+            "origin": "chosen",
+        }
         for name, value in chosen.items()
     ]
     return listed + [dict(item) for item in group.assumptions if item["name"] not in chosen]
+
+
+def overlap_words(plan: Mapping[str, Any]) -> str:
+    """What a plan overlaps, as a page says it: its switches, and what ZeRO does beside its layers without one.
+
+    >>> shards = {"dp_shard": 8, "cp": 1}
+    >>> [overlap_words({"overlap": on, "zero": zero, **shards}) for on, zero in (([], 1), ([], 3), (["pp", "tp"], 2))]
+    ['none', 'gathers and scatters of ZeRO 3', 'pp,tp, scatters of ZeRO 2']
+    """
+    switches = [",".join(plan["overlap"])] if plan["overlap"] else []
+    own = {2: "scatters of ZeRO 2", 3: "gathers and scatters of ZeRO 3"}.get(plan["zero"])
+    return ", ".join([*switches, *([own] if own and plan["dp_shard"] * plan["cp"] > 1 else [])]) or "none"
 
 
 def warnings(group: Group, at: int, ceiling: bool = True) -> list[Caution]:

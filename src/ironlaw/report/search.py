@@ -7,6 +7,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import Sentence, headline_data, sentences
+from ironlaw.estimate.as_data import overlap_words
 from ironlaw.estimate.planner.unsearched import describe_unsearched
 from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE, OFFLOADS
@@ -114,7 +115,7 @@ def best(data: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield f"{ink.bold('Best')}: {p['gpus']} x {p['accelerator']}, {mesh_words(p)}, zero {p['zero']}"
     yield (
         f"  micro-batch {p['micro_batch_size']} x {short(p['num_microbatches'])}, recompute {p['recompute']},"
-        f" overlap {','.join(p['overlap']) or 'none'}{_offloaded(plan)}, {p['precision']}, {p['framework']}"
+        f" overlap {overlap_words(p)}{_offloaded(plan)}, {p['precision']}, {p['framework']}"
     )
     yield (
         f"  step {ink.bold(units.show(plan['step']['seconds'], 's'))}{band_words(plan['band'])},"

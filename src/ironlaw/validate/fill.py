@@ -344,7 +344,11 @@ def fill_overlap(row: Row, stack: Framework) -> None:
         ("tp", "tensor-parallel communication overlapped"),
         ("ep", "all-to-all of experts overlapped with another micro-batch"),
     ):
-        if cells.get(f"{item}_comm_overlap") == "y" and item not in words:
+        if cells.get(f"{item}_comm_overlap") != "y" or item in words:
+            continue
+        if cells.get("mla") == "y" and item in stack.able.not_with_latent_attention:
+            row.rules.append(f"{effect}, as the row says: {stack.name} turns it off with latent attention")
+        else:
             overlap = (cells.get("overlap") or ",".join(stack.overlap)).split(",")
             row.set("overlap", ",".join((*overlap, item)), f"{effect}, as the row says")
     if cells.get("ep_comm_overlap") == "y" and stack.delays_wgrad and not cells.get("delay_wgrad_compute"):

@@ -222,8 +222,8 @@ def _stack_of(asked: Asked, framework: str, model: Model, cluster: Cluster, fold
     stack: Framework = load.record("frameworks", framework, folders)
     _check_names(stack)
     if asked.framework and stack.name == load.resolve("frameworks", asked.framework, folders):
-        vendor, layers = cluster.accelerator.vendor, float(model.num_hidden_layers)
-        refuse_lacking(stack, [needs_of(asked, row, vendor, layers, folders) for row in asked.rows], folders)
+        vendor = cluster.accelerator.vendor
+        refuse_lacking(stack, [needs_of(asked, row, vendor, model, folders) for row in asked.rows], folders)
     return stack
 
 
@@ -283,7 +283,7 @@ def framework_of(bound: Bound, row: Row) -> str:
     """The framework that runs a row. It follows from the question alone, not from the plan that is chosen."""
     if bound.asked.framework:
         return bound.asked.framework
-    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, float(bound.model.num_hidden_layers), bound.folders)
+    needs = needs_of(bound.asked, row, bound.cluster.accelerator.vendor, bound.model, bound.folders)
     return choose(needs, is_flat(row.gpus, row.tp, row.pp), bound.folders)
 
 

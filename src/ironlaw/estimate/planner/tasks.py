@@ -12,9 +12,10 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import ANY, Can, has
-from ironlaw.catalog.records import Bands
+from ironlaw.catalog.model import Model
+from ironlaw.catalog.records import Bands, Framework
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.abilities import form_of
+from ironlaw.estimate.abilities import form_of, has_overlap
 from ironlaw.estimate.bind.objective import runs_passes_of
 from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.pipeline.schedules import one_chunk
@@ -72,7 +73,7 @@ def offered(space: Space, bound: Bound, job: Job, seldom: bool = False) -> Space
         "zero": lambda stage: stage in can.zero and f"zero {stage:g}" not in can.seldom,
         "recompute": lambda how: has(can.recompute, form_of(how)),
         "sp": lambda on: can.sp if on else not (can.sp_with_experts and bound.model.num_experts),
-        **{f"overlap_{n.replace('-', '_')}": _may_be(n in framework.overlap or _proposes(can, n)) for n in OVERLAPS},
+        **{f"overlap_{n.replace('-', '_')}": _may_be(_proposes(framework, can, n, bound.model)) for n in OVERLAPS},
         **{f"offload_{n}": _may_be(has(can.offload, n) and f"offload {n}" not in can.seldom) for n in OFFLOADS},
     }.items():
         if axis in tried:
@@ -84,9 +85,9 @@ def offered(space: Space, bound: Bound, job: Job, seldom: bool = False) -> Space
     return replace(space, values=values, methods=tuple(m for m in defaults.CP_METHODS if has(can.cp, m)) or defaults.CP_METHODS[:1])
 
 
-def _proposes(can: Can, overlap: str) -> bool:
-    """True where a stack has an overlap that its habits do not have, and people run it."""
-    return has(can.overlap, overlap) and f"overlap {overlap}" not in can.seldom
+def _proposes(framework: Framework, can: Can, overlap: str, model: Model) -> bool:
+    """True where a stack overlaps by habit, or has an overlap of a model that people run."""
+    return overlap in framework.overlap or (has_overlap(can, overlap, model) and f"overlap {overlap}" not in can.seldom)
 
 
 def _may_be(there: bool) -> Callable[[float], bool]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
-from ironlaw.estimate.abilities import SELECTIVE
+from ironlaw.estimate.abilities import SELECTIVE, has_overlap
 from ironlaw.estimate.answer import Group
 from ironlaw.estimate.memory.total import Layers
 from ironlaw.law import activations
@@ -101,12 +101,13 @@ def _overlap(communication: str, when: Callable[[Setting], bool]) -> Change:
     """Overlap one more kind of communication with computation."""
 
     def change(setting: Setting) -> dict[str, Any] | str | None:
-        stack = setting.group.job.framework
+        stack, model = setting.group.job.framework, setting.group.job.model
         now = setting.option("overlap", frozenset(stack.overlap))
         if communication in now or not when(setting):
             return None
-        if communication not in stack.overlap and not has(stack.able.overlap, communication):
-            return f"{stack.name} does not overlap {communication}"
+        if communication not in stack.overlap and not has_overlap(stack.able, communication, model):
+            latent = " with latent attention" if has(stack.able.overlap, communication) else ""
+            return f"{stack.name} does not overlap {communication}{latent}"
         return {"overlap": frozenset({*now, communication})}
 
     return change
