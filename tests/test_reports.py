@@ -21,10 +21,14 @@ QUESTIONS = [
     ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--global-batch-size", 64, "--tokens", "1T"),
     ("compare", "llama-3-8b", "--on", "h100-sxm,a100-sxm-80gb", "--gpus", 8, "--tokens", "1T", "--global-batch-size", 64),
     ("money", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--tokens", "1T", *HELD),
+    (
+        "sites", "llama-3-8b", "--sites", "lulea,dublin", "--on", "h100-sxm", "--gpus", 16, "--tokens", "1T", "--wan-bandwidth", "100Gb/s",
+        "--every", 100, "--global-batch-size", 64,
+    ),
     ("roofline", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, *HELD),
     ("diagnose", TRACES / "v100_resnet50_nw0.json.gz"),
     ("goodput", "llama-3-8b", "--on", "h100-sxm", "--gpus", 64, "--tokens", "1T", *HELD),
-]
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ HEADS = ("title", "headline", "warnings", "sources", "records", "schema_version"
 def view(answer: Mapping[str, Any]) -> View:
     """The view of an answer of a verb that has none of its own."""
     lines = lines_of(answer)
-    blocks = [_table(name, rows) for name, rows in answer.items() if name not in HEADS and _is_table(rows)]
+    blocks = [table_block(name, rows) for name, rows in answer.items() if name not in HEADS and _is_table(rows)]
     first, rest = (lines[0], lines[1:]) if lines else (str(answer.get("title", "")), [])
     return View(
         str(answer.get("title", "")), first, [p[line] for line in rest], div(".view")[blocks, warnings(answer)], sources_block(answer)
@@ -33,7 +33,7 @@ def _is_table(rows: Any) -> bool:
     return isinstance(rows, list) and bool(rows) and all(isinstance(row, dict) for row in rows)
 
 
-def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> Node:
+def table_block(name: str, rows: Sequence[Mapping[str, Any]]) -> Node:
     """A list of objects as a table: every plain value that any of them has."""
     keys = [
         key for key in dict.fromkeys(key for row in rows for key in row) if not any(isinstance(row.get(key), (dict, list)) for row in rows)

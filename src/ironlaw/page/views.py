@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ironlaw.page import compare, diagnose, estimate, generic, plan, validation
+from ironlaw.page import compare, diagnose, estimate, generic, plan, sites, validation
 from ironlaw.page.parts import View
 
 VIEWS: dict[str, Callable[[Mapping[str, Any]], View]] = {
     "estimate": estimate.view, "plan": plan.view, "compare": compare.view, "validate": validation.view,
-    "diagnose": diagnose.view,
+    "diagnose": diagnose.view, "sites": sites.view,
 }  # fmt: skip
 
 

@@ -37,6 +37,7 @@ VERBS = (
     "scaling",
     "optimize",
     "data",
+    "sites",
 )
 QUICK = ("estimate",)  # answered by workers that searches do not take
 SECONDS = {True: 60.0, False: 180.0}  # that a question may take: a quick one, another
@@ -181,7 +182,7 @@ async def _page(request: Request) -> Response:
     except IronlawError as error:
         return HTMLResponse(draw.document(verb, {}, draw.problem(error.data(), {}, verb), "No answer"), 422)
     if not given:
-        return HTMLResponse(draw.document(verb, {}, draw.empty(), "Estimate a run"))
+        return HTMLResponse(draw.document(verb, {}, draw.empty(verb), "Ask a question"))
     found = await _asked(request, work.reply, verb in QUICK, verb, given)
     if found is None:
         return Response(status_code=499)
@@ -198,7 +199,7 @@ async def _part(request: Request) -> Response:
     except IronlawError as error:
         return HTMLResponse(str(draw.problem(error.data(), {}, verb)), 422)
     if not given:
-        return HTMLResponse(str(draw.empty()))
+        return JSONResponse({"title": "ironlaw", "html": str(draw.empty(verb))})
     found = await _asked(request, work.reply, verb in QUICK, verb, given)
     if found is None:
         return Response(status_code=499)

@@ -53,10 +53,10 @@ from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
 
 VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
-    ("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"), ("diagnose", "Diagnose"), ("validation", "Validation"),
-    ("catalog", "Catalogue"),
+    ("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"), ("sites", "Sites"), ("diagnose", "Diagnose"),
+    ("validation", "Validation"), ("catalog", "Catalogue"),
 )  # fmt: skip
-ASKING = ("estimate", "plan", "compare")
+ASKING = ("estimate", "plan", "compare", "sites")
 FIELDS = (  # of the question: name, label, words behind, where the first guesses come from
     ("model", "Model", "catalogue name or hub name", "models"),
     ("gpus", "Accelerators", "GPUs", ""),
@@ -67,6 +67,21 @@ FIELDS = (  # of the question: name, label, words behind, where the first guesse
     ("framework", "Stack", "", "frameworks"),
     ("precision", "Precision", "", "precisions"),
 )
+FIELDS_OF = {  # of verbs whose question is another
+    "sites": (
+        FIELDS[0],
+        ("sites", "Sites", "cities, regions, lat,lon", ""),
+        ("gpus", "Accelerators", "all, or one number a site", ""),
+        FIELDS[2],
+        ("wan_bandwidth", "Network of each site", "such as 400Gb/s", ""),
+        ("global_batch_size", "Batch of all sites", "sequences", ""),
+        ("tokens", "Tokens of the run", "such as 15T", ""),
+        ("batch_split", "Split of the batch", "gpus, even, balanced", ""),
+        ("every", "Exchange every", "steps", ""),
+        ("gradients", "Format sent", "bf16, int8", ""),
+        ("exchange", "Exchange", "ring, tree", ""),
+    )
+}
 AXES = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp", "overlap", "offload",
     "layers_per_stage", "moe_dispatcher", "count_embedding", "schedule",
@@ -76,6 +91,16 @@ EXAMPLES = (
     ("DeepSeek-V3 on 2,048 H800", "/estimate?model=deepseek-v3&on=h800&gpus=2048&precision=fp8&tokens=14.8T"),
     ("Llama 3 8B on 8 B200", "/estimate?model=llama-3-8b&on=b200-sxm&gpus=8&tokens=1T"),
 )
+EXAMPLES_OF = {
+    "sites": (
+        (
+            "Llama 3 70B in Lulea, Dublin and Ashburn",
+            "/sites?model=llama-3-70b&sites=lulea,dublin,ashburn&on=h100-sxm&gpus=2048,1024,2048&wan_bandwidth=400Gb/s&every=100"
+            "&tokens=15T&global_batch_size=1280",
+        ),
+    )
+}
+ASKS = {"sites": "Which data centres would you train in?"}  # the first words of an empty page
 SLIDERS = {"gpus": (8, 16384), "global_batch_size": (16, 16384)}
 
 
@@ -147,14 +172,14 @@ def _known(verb: str, given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def empty() -> Element:
+def empty(verb: str = "estimate") -> Element:
     """What stands where there is no question yet: examples, and the question."""
     return fragment_page(
-        rail("estimate", {}, None),
+        rail(verb, {}, None),
         [
-            h1["What would you train, and on what?"],
-            p(".lead")["Give a model and accelerators at the left, or start from an example."],
-            ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in EXAMPLES)],
+            h1[ASKS.get(verb, "What would you train, and on what?")],
+            p(".lead")["Fill in the question at the left, or start from an example."],
+            ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in EXAMPLES_OF.get(verb, EXAMPLES))],
         ],
     )
 
@@ -225,7 +250,7 @@ def problem(error: Mapping[str, Any], given: Mapping[str, str], verb: str) -> El
 def rail(verb: str, given: Mapping[str, str], data: Mapping[str, Any] | None, wrong: str = "") -> Node:
     """The question: a form that works without scripts, sliders, and the axes of the plan."""
     plan = _plan_of(data)
-    others = {name: value for name, value in given.items() if name not in dict.fromkeys(field[0] for field in FIELDS)}
+    others = {name: value for name, value in given.items() if name not in dict.fromkeys(field[0] for field in _fields(verb))}
     return fragment[_sentence(given, plan), _form(verb, given, data, plan, others, wrong)]
 
 
@@ -247,11 +272,16 @@ def _form(verb: str, given: Mapping[str, str], data: Any, plan: Mapping[str, Any
     """The form of the question."""
     return form(method="get", action=f"/{verb}", id="question", class_="question")[
         h2["Question"],
-        (_field(field, given, plan, wrong) for field in FIELDS),
+        (_field(field, given, plan, wrong, verb not in FIELDS_OF) for field in _fields(verb)),
         (entry(type="hidden", name=name, value=value) for name, value in others.items()),
         div(".buttons")[button(type="submit", class_="primary")["Answer"]],
         _chips(verb, given, data),
     ]
+
+
+def _fields(verb: str) -> Sequence[Sequence[str]]:
+    """The fields of a verb's question."""
+    return FIELDS_OF.get(verb, FIELDS)
 
 
 def _plan_of(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -264,8 +294,8 @@ def _plan_of(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _field(field: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any], wrong: str) -> Element:
-    """One option: its value, or what was taken where it is open; a slider where numbers of it are compared."""
+def _field(field: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any], wrong: str, slides: bool) -> Element:
+    """One option: its value, or what was taken where it is open; a slider where numbers of it are compared, and ``slides``."""
     name, text, unit, kind = field
     value = given.get(name, "")
     taken = plan.get(name)
@@ -284,7 +314,7 @@ def _field(field: Sequence[str], given: Mapping[str, str], plan: Mapping[str, An
             aria_invalid="true" if wrong == name else None,
         ),
         kind and datalist(id=f"list-{kind}", data_kind=kind),
-        bool(most and number) and _slider(name, text, number, least, most),
+        bool(slides and most and number) and _slider(name, text, number, least, most),
     ]  # fmt: skip
 
 

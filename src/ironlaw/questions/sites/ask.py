@@ -21,11 +21,19 @@ from ironlaw.questions.answer import Answer, Table
 from ironlaw.questions.sites.accounts import Accounts, count_accounts, tabulate_costs, tabulate_power
 from ironlaw.questions.sites.bind import Site, bind_accelerators, bind_sites, split_gpus, warn_of_unknown
 from ironlaw.questions.sites.choose import Question, compare_choices
-from ironlaw.questions.sites.exchange import LINKS, Exchange, bind_exchange, bind_wan, compare_exchanges, tabulate_latency
+from ironlaw.questions.sites.exchange import (
+    LINKS,
+    Exchange,
+    bind_exchange,
+    bind_wan,
+    compare_exchanges,
+    tabulate_intervals,
+    tabulate_latency,
+)
 from ironlaw.questions.sites.hours import bind_profiles, tabulate_hours
 from ironlaw.questions.sites.options import GRADIENT_BYTES, PLACES
 from ironlaw.questions.sites.outer_state import OuterState, count_outer_state
-from ironlaw.questions.sites.places import Place, bind_places
+from ironlaw.questions.sites.places import Place, bind_places, tabulate_places
 from ironlaw.questions.sites.run_time import RunTime, tabulate_waiting, time_run
 from ironlaw.questions.sites.site_step import SiteSteps, bind_steps, default_split
 from ironlaw.terms import Term, leaf, scalar, total
@@ -75,6 +83,7 @@ def _write_answer(values: dict[str, Any], places: list[Place], folders: tuple[st
         *([outer.tabulate()] if outer else []), *([hours] if hours else []), *([steps.splits] if steps.splits else []),
         Table("links", "Links of the ring", LINKS, network.links),
         compare_exchanges(exchange, network, steps.parameters, compute, scalar(time.steps), rents),
+        tabulate_intervals(exchange, network, steps.parameters, compute, scalar(time.steps), rents), *tabulate_places(places),
     ]  # fmt: skip
     if latency := tabulate_latency(wan, places, scalar(time.steps) / exchange.every, rents):
         tables.append(latency)

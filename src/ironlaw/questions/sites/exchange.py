@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -34,6 +34,7 @@ LATENCIES = (
     Column("pair", "pair"), Column("metres", "distance", "m"), Column("light", "light, one way", "s"),
     Column("waiting", "over the run", "s"), Column("gpu_seconds", "accelerator time", "s"), Column("usd", "USD", "USD"),
 )  # fmt: skip
+INTERVALS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # steps between exchanges that are tabled
 MOST_PAIRS = 28  # of the table of latency: eight sites
 
 
@@ -212,20 +213,35 @@ def compare_exchanges(
     others = [Exchange(other, gradients, 1.0, 1.0, 0.0) for other in methods for gradients in ("bf16", "int8")]
     others += [Exchange(way, "bf16", 1.0, 1.0, 1.0), Exchange(way, "bf16", 100.0, 1.0, 0.0), Exchange(way, "bf16", 500.0, 1.0, 0.0)]
     others.append(Exchange(way, "int8", 100.0, 10.0, 5.0))
-    rows = []
-    for e in dict.fromkeys([chosen, *others]):
-        size = scalar(e.tensor(parameters))
-        time = scalar(network.exchange_time(e.way, size))
-        exposed = float(wide_area.exposed_per_step(time, e.beside * compute, e.every, e.fragments))
-        seconds = steps * (compute + exposed)
-        rent = [sum(float(cost.rental(gpus, t, price)) for gpus, price in rents) for t in (seconds, steps * exposed)]
-        rows.append({
-            "exchange": e.way, "gradients": e.gradients, "every": e.every, "fragments": e.fragments, "beside": e.beside,
-            "sent": scalar(network.sent(e.way, size)), "time": time, "exposed": exposed,
-            "share": float(wide_area.communication_share(exposed, compute)), "waiting": steps * exposed, "seconds": seconds,
-            "usd": rent[0], "idle": rent[1],
-        })  # fmt: skip
+    rows = [_exchange_row(e, network, parameters, compute, steps, rents) for e in dict.fromkeys([chosen, *others])]
     return Table("ways", "Other exchanges (the first is the chosen one; USD without traffic and electricity)", EXCHANGES, rows)
+
+
+def tabulate_intervals(
+    chosen: Exchange, network: Network, parameters: float, compute: float, steps: float, rents: list[tuple[float, float]]
+) -> Table:
+    """The chosen exchange at other intervals; for the JSON and the page alone."""
+    least = max(chosen.fragments, chosen.beside * chosen.fragments)  # an exchange must end before the next one of its piece
+    stops = sorted({chosen.every, *(every for every in INTERVALS if every >= least)})
+    rows = [_exchange_row(replace(chosen, every=every), network, parameters, compute, steps, rents) for every in stops]
+    return Table("intervals", "The chosen exchange at other intervals", EXCHANGES, rows, on_page=False)
+
+
+def _exchange_row(
+    e: Exchange, network: Network, parameters: float, compute: float, steps: float, rents: list[tuple[float, float]]
+) -> dict[str, Any]:
+    """The run with one exchange."""
+    size = scalar(e.tensor(parameters))
+    time = scalar(network.exchange_time(e.way, size))
+    exposed = float(wide_area.exposed_per_step(time, e.beside * compute, e.every, e.fragments))
+    seconds = steps * (compute + exposed)
+    rent = [sum(float(cost.rental(gpus, t, price)) for gpus, price in rents) for t in (seconds, steps * exposed)]
+    return {
+        "exchange": e.way, "gradients": e.gradients, "every": e.every, "fragments": e.fragments, "beside": e.beside,
+        "sent": scalar(network.sent(e.way, size)), "time": time, "exposed": exposed,
+        "share": float(wide_area.communication_share(exposed, compute)), "waiting": steps * exposed, "seconds": seconds,
+        "usd": rent[0], "idle": rent[1],
+    }  # fmt: skip
 
 
 def tabulate_latency(wan: Wan, places: Sequence[Place], exchanges: float, rents: list[tuple[float, float]]) -> Table | None:

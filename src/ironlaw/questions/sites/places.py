@@ -12,6 +12,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.law import wide_area
+from ironlaw.questions.answer import Column, Table
 from ironlaw.terms import Term, leaf
 
 MOST = 1000  # sites of a question; more is a typing error
@@ -29,6 +30,25 @@ class Place:
     electricity_price: Sourced | None = None
     power: Sourced | None = None
     asked: str = ""  # the name in the question, such as the region of a cloud
+    title: str = ""  # the city and its country
+
+
+PLACES = (
+    Column("site", "site"),
+    Column("title", "place"),
+    Column("latitude", "degrees north", "1"),
+    Column("longitude", "degrees east", "1"),
+)
+
+
+def tabulate_places(places: Sequence[Place]) -> list[Table]:
+    """Where the sites are, for a map; nothing where they have no place."""
+    rows = [
+        {"site": place.name, "title": place.title, "latitude": place.latitude, "longitude": place.longitude}
+        for place in places
+        if place.latitude is not None
+    ]
+    return [Table("places", "Where the sites are", PLACES, rows, on_page=False)] if rows else []
 
 
 def bind_places(asked: tuple[str | tuple[float, float], ...] | int, folders: tuple[str, ...]) -> list[Place]:
@@ -54,7 +74,7 @@ def _bind_place(asked: str | tuple[float, float], folders: tuple[str, ...]) -> P
     record = load.record("sites", asked, folders)
     if record.power is not None and record.power.value <= 0.0:
         raise ValueRangeError(f"--sites: {record.name} has no power, so no accelerator runs there; leave it out")
-    return Place(record.name, record.latitude, record.longitude, record.grid, record.electricity_price, record.power, asked)
+    return Place(record.name, record.latitude, record.longitude, record.grid, record.electricity_price, record.power, asked, record.title)
 
 
 def each_site(given: Mapping[str, Any], name: str, places: Sequence[Place], default: Any = None) -> list[Any]:
