@@ -27,4 +27,4 @@ def example(verb: str) -> list[str]:
 
 def options(verb: str) -> list[str]:
     """The names of the verb's own options."""
-    return [option.name for option in command_of(verb).params if option.name not in GENERAL]
+    return [option.name for option in command_of(verb).params if option.name not in GENERAL and not getattr(option, "hidden", False)]

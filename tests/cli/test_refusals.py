@@ -124,7 +124,7 @@ def test_a_slip_in_a_name_that_the_question_does_not_use_is_refused(verb, slip, 
     "question",
     [
         "solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --mfu 0.4 --framework megatorn",
-        "optimize gpt-3-175b --table checkpoints --node dgx-h10",
+        "textbook checkpoints gpt-3-175b --node dgx-h10",
         "sweep llama-3-8b --on h100-sxm --gpus 8 --tokens 1T --fabric infinibnd-ndr",
     ],
 )

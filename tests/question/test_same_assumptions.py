@@ -15,7 +15,7 @@ from ironlaw.search.question import read_question
 from verbs import MODULES, options
 
 JOB = ("global_batch_size", "seq_len", "framework", "schedule")
-VERBS = [verb for verb in MODULES if {"on", "gpus", "seq_len", "framework"} <= set(options(verb)) and verb != "diagnose"]
+VERBS = [verb for verb in MODULES if {"on", "gpus", "seq_len", "framework"} <= set(options(verb)) and verb not in ("diagnose", "textbook")]
 NEEDED = {
     "sites": ["--sites", "2", "--wan-bandwidth", "1GB/s"],
     "plan": ["--fix", "cp=1,zero=1,dp_replicate=1,vpp=1"],

@@ -138,7 +138,7 @@ def test_python_and_question_files_take_the_same_words(ask, tmp_path):
 
 
 def test_an_option_of_the_verb_is_no_synonym(ask):
-    """compare has its own --dp, optimize its own --table, roofline its own --batch."""
+    """compare has its own --dp, roofline its own --batch."""
     status, _, err = ask("compare", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--dp", "4", "--three-roof", "as-printed")
     assert (status, err) == (0, "")
 

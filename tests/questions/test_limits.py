@@ -1,18 +1,18 @@
-"""``optimize --table limits``: memory, wall clock and data of one machine, with thresholds as inputs; the scale by sizes."""
+"""``textbook limits``: memory, wall clock and data of one machine, with thresholds as inputs; the scale by sizes."""
 
 from __future__ import annotations
 
 import pytest
 
 import ironlaw
-from ironlaw import optimize
+from ironlaw import optimize, textbook
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.questions.optimize.rules_of_thumb import Sizes, recommend_scale
 
 
 def limits(model, **asked):
-    return optimize(model, table="limits", **{"on": "h100-sxm", **asked})
+    return textbook("limits", model, **{"on": "h100-sxm", **asked})
 
 
 def test_every_row_of_the_rule_of_scale():
@@ -84,12 +84,11 @@ def test_a_plan_that_cannot_be_says_why():
 
 
 def test_options_of_the_table_do_not_go_elsewhere():
-    for name, value in (("deadline", 14), ("sizes", "1B:1GB,2B:2GB,3GB")):
-        with pytest.raises(IronlawError, match="table limits"):
-            optimize("llama-3-8b", on="h100-sxm", gpus=8, **{name: value})
+    with pytest.raises(IronlawError, match="it belongs to ironlaw textbook CHAPTER"):
+        optimize("llama-3-8b", on="h100-sxm", gpus=8, sizes="1B:1GB,2B:2GB,3GB")
 
 
 def test_the_command(capsys):
-    assert main(["optimize", "llama-3-8b", "--on", "h100-sxm", "--table", "limits", "--tokens", "200B", "--dataset", "800GB"]) == 1
+    assert main(["textbook", "limits", "llama-3-8b", "--on", "h100-sxm", "--tokens", "200B", "--dataset", "800GB"]) == 1
     out = capsys.readouterr().out
     assert "several machines: one machine of 8 reaches its limit of wall clock" in out

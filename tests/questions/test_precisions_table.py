@@ -15,7 +15,7 @@ ASK = {"on": "b200-sxm", "gpus": 8, "tp": 1, "pp": 1, "zero": 1, "micro_batch_si
 
 
 def table(model=None, name="steps", **asked):
-    found = ironlaw.optimize(model, table="precisions", **asked) if model else ironlaw.optimize(table="precisions", **asked)
+    found = ironlaw.textbook("precisions", model, **asked) if model else ironlaw.textbook("precisions", **asked)
     return {row["precision"]: row for row in next(t for t in found.tables if t.name == name).rows}
 
 
@@ -41,7 +41,7 @@ def test_all_that_the_device_can_multiply_are_shown_its_usual_precision_first():
 def test_a_named_framework_is_shown_in_its_own_recipes_and_an_unnamed_one_has_them_all():
     rows = table("llama-3-8b", **ASK, framework="megatron")
     assert "nvfp4-pretraining" in rows and "mxfp4-weights" not in rows
-    found = ironlaw.optimize("llama-3-8b", table="precisions", **ASK, precisions="bf16,mxfp4-weights")
+    found = ironlaw.textbook("precisions", "llama-3-8b", **ASK, precisions="bf16,mxfp4-weights")
     assert found.headline[-1] == "in the framework generic, which has every recipe: no framework is named"
     with pytest.raises(UnsupportedError, match="megatron has no precision mxfp4-weights"):
         table("llama-3-8b", **ASK, framework="megatron", precisions="bf16,mxfp4-weights")

@@ -96,7 +96,7 @@ def test_a_row_without_a_plan_gives_the_reason_and_the_rest_is_answered():
         ({"mfu": 0.4, "step_time": "1s", "global_batch_tokens": "2T"}, ValueRangeError, "more than"),
         ({"gpus": 64, "wan_bandwidth": "1GB/s"}, QuestionError, "sites"),
         ({"gpus": list(range(1, 500))}, SpaceError, "rows"),
-        ({"gpus": 64, "parameters": "7B"}, QuestionError, "not both"),
+        ({"gpus": 64, "parameters": "7B"}, QuestionError, "it belongs to ironlaw textbook sweep"),
         ({"gpus": 64, "tokens": "abcx"}, UnitError, "20x"),
         ({"gpus": 0}, ValueRangeError, "gpus"),
     ],

@@ -16,15 +16,16 @@ SWITCH = "on|off"  # metavar of an option that is on where it stands alone
 _SWITCH_WORDS = ("on", "off", "yes", "no", "true", "false", "1", "0", "y", "n")
 
 
-def flag_of(name: str, option: Option) -> click.Option:
+def flag_of(name: str, option: Option, hidden: bool = False) -> click.Option:
     """The flag of one option: ``--global-batch-size`` of ``global_batch_size``."""
     flags = [f"--{name.replace('_', '-')}", name]
-    return click.Option(flags, metavar=option.metavar, help=option.help, shell_complete=completer_of(name, option))
+    completer = completer_of(name, option)
+    return click.Option(flags, metavar=option.metavar, help=option.help, shell_complete=completer, hidden=hidden)
 
 
-def flags_of(options: Mapping[str, Option], without: Sequence[str] = ("model",)) -> list[click.Parameter]:
+def flags_of(options: Mapping[str, Option], without: Sequence[str] = ("model",), hidden: bool = False) -> list[click.Parameter]:
     """A flag for every option but the arguments in ``without``."""
-    return [flag_of(name, option) for name, option in options.items() if name not in without]
+    return [flag_of(name, option, hidden) for name, option in options.items() if name not in without]
 
 
 def explain_flag() -> click.Option:

@@ -33,6 +33,7 @@ VERBS = {  # module in the package, and summary
     "data": ("questions.data.options", "Check whether storage, loader workers and transfers keep up with the step."),
     "sites": ("questions.sites.options", "Train across data centres: which sites to take, data exchange, waiting, cost, power and carbon."),
     "scaling": ("questions.scaling.options", "Find the parameters and tokens of least loss for a compute budget, and the batch."),
+    "textbook": ("questions.textbook.options", "Show models and tables of the source documents, as printed and corrected: chapters."),
     "inference": ("questions.inference.options", "Estimate serving to first order: cache, prompt time, tokens per second, what binds."),
     "diff": ("questions.diff.options", "Compare two answers: what changed in inputs, catalogue or version, and which term moved."),
     "again": ("questions.again.options", "Ask the question of a saved answer again, with today's tool, and say what moved."),

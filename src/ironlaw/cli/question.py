@@ -14,6 +14,7 @@ from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, print_text, read_form, tables_text, wants_colour
 from ironlaw.cli.report import write_report
 from ironlaw.question.options import Option
+from ironlaw.questions.textbook.options import earlier_options
 
 
 def question_command(
@@ -72,6 +73,7 @@ def question_command(
         )
         for name in arguments
     ]
-    params += [*flags_of(options, arguments), explain_flag(), *form_flags(cite=True), catalog_flag()]
+    earlier = earlier_options(verb, options)
+    params += [*flags_of(options, arguments), *flags_of(earlier, hidden=True), explain_flag(), *form_flags(cite=True), catalog_flag()]
     epilog = "\b\nExamples:\n" + examples
     return GroupedCommand(verb, params=params, callback=run, help=summary, epilog=epilog, table=options, own=verb.capitalize())

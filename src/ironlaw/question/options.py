@@ -106,8 +106,9 @@ TOKENS_PER_SECOND = Option(
 )
 STEP = "it looks at one step"  # reasons of verbs that leave an option out
 SEVERAL = "a run at several sites counts no evaluations, checkpoints and failures"
+COMPARED = "it compares steps, which this does not change"
 OF_MONEY = {"roofline": STEP, "data": "it counts no money and no energy"}
-OF_RUN = {"roofline": STEP, "optimize": "it compares steps, which this does not change", "sites": SEVERAL}
+OF_RUN = {"roofline": STEP, "optimize": COMPARED, "textbook": COMPARED, "sites": SEVERAL}
 OF_EVALUATION = {**OF_RUN, "solve": "it counts the steps of the run alone"}
 OF_FAILURES = {**OF_RUN, "data": "it counts no failures"}
 OF_RESTART = {name: why for name, why in OF_FAILURES.items() if name != "sites"}

@@ -14,6 +14,7 @@ from ironlaw.question.forms import Form, check_form, check_pairs, choose
 from ironlaw.question.options import Option, flag, why_left_out
 from ironlaw.question.synonyms import resolve
 from ironlaw.question.words import PerParameter, readings_of
+from ironlaw.questions.textbook.options import respell, where_moved
 from ironlaw.shown import Columns, Shown
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
@@ -165,6 +166,8 @@ def read(given: Mapping[str, Any], options: Mapping[str, Option], verb: str) -> 
         if name not in options:
             if why := why_left_out(name, verb):
                 raise UnknownOptionError(f"{verb} has no {flag(name)}: {why}; leave it out", option=name)
+            if where := where_moved(verb, name):
+                raise UnknownOptionError(f"{verb} has no {flag(name)}: it belongs to {where}", option=name)
             near = nearest_names(name, options)
             raise UnknownOptionError(f"{verb} has no option {raw!r}; nearest: {', '.join(near or options)}", option=raw, nearest=near)
         with speaking_of(name, value):
@@ -192,9 +195,11 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
         return replace(answered, read=tuple(reading.sources))
 
     folders = given_folders(catalog)
-    module = import_module(f"ironlaw.questions.{verb}.options")
-    given = resolve({name: value for name, value in options.items() if value is not None}, module.OPTIONS)
-    values = read(given, module.OPTIONS, verb)
+    verb, asked = respell(verb, options)
+    given = {name: value for name, value in asked.items() if value is not None}
+    table = options_of(verb, given)
+    given = resolve(given, table)
+    values = read(given, table, verb)
     _check_names(values, folders)
     if isinstance(values.get("tokens"), PerParameter):
         from ironlaw.estimate.bind.model import with_tokens
@@ -207,12 +212,19 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
     return replace(answer, assumptions=[*added, *answer.assumptions], verb=verb, given=given, catalog=tuple(catalog))
 
 
+def options_of(verb: str, given: Mapping[str, Any]) -> Mapping[str, Option]:
+    """The options of a verb; of one whose chapters read an option in several ways, those of the chapter that is asked for."""
+    module = import_module(f"ironlaw.questions.{verb}.options")
+    table: Mapping[str, Option] = module.options_of(given) if hasattr(module, "options_of") else module.OPTIONS
+    return table
+
+
 def ask_verb(verb: str, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Answer the question of values that were read: find its form, check what they do together, and call its module."""
     module = import_module(f"ironlaw.questions.{verb}.options")
     forms: Sequence[Form] = getattr(module, "FORMS", (Form(f"ironlaw {verb}"),))
     form = choose(values, forms)
-    check_pairs(values, module.OPTIONS)
+    check_pairs(values, options_of(verb, values))
     check_form(values, form, forms)
     answer: Answer = import_module(f"ironlaw.questions.{verb}.ask").ask(values, folders)
     return answer

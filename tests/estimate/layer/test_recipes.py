@@ -8,7 +8,7 @@ import pytest
 import ironlaw
 from ironlaw.estimate.layer.casts import CAST
 from ironlaw.estimate.layer.sizes import operator_of
-from ironlaw.questions.optimize.tables.precisions import cast_seconds
+from ironlaw.questions.textbook.tables.precisions import cast_seconds
 from ironlaw.terms import plain
 from made_recipes import write_recipe
 from made_stacks import without_limits

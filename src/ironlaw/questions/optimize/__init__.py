@@ -1,1 +1,1 @@
-"""What each optimisation does to a plan, and tables about training."""
+"""What each optimisation does to a plan."""

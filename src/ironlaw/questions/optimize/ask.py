@@ -1,8 +1,7 @@
-"""Answer ``ironlaw optimize``: a table, the flowchart of utilisation, or advice on a plan."""
+"""Answer ``ironlaw optimize``: the flowchart of utilisation, or advice on a plan."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from ironlaw.questions.answer import Answer
@@ -13,11 +12,6 @@ from ironlaw.questions.optimize.rules_of_thumb import flowchart
 
 def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about optimisations; QuestionError where its options contradict each other."""
-    if "table" in values:
-        table = values.pop("table")
-        module = import_module(f"ironlaw.questions.optimize.tables.{table.replace('-', '_')}")
-        answer: Answer = module.table(values, folders)
-        return answer
     asked = {name: values.pop(name) for name in OWN if name in values}
     if "model" not in values and any(name in asked for name in MEASURED):
         return flowchart(asked, folders)

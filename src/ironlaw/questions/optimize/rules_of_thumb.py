@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ironlaw.cautions.table import caution
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer
+from ironlaw.questions.optimize.options import Sizes
 
 FIXES = {
     "data-bound": "speed up the input: prefetch, more loader workers, faster storage; then profile again",
@@ -30,14 +31,6 @@ def classify_bottleneck(measured: Mapping[str, Any]) -> str:
     if measured.get("out_of_memory") or measured.get("memory_used", 0.0) > measured.get("memory_bound_above", FULL):
         return "memory-bound"
     return "compute-bound"
-
-
-class Sizes(NamedTuple):
-    """Sizes below which one accelerator and one machine are enough, and the data from which it is streamed."""
-
-    single: tuple[float, float] = (1e9, 100e9)  # parameters, bytes of data
-    machine: tuple[float, float] = (10e9, 1e12)
-    streamed: float = 10e12  # bytes of data
 
 
 SIZES = Sizes()

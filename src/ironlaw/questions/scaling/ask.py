@@ -52,7 +52,7 @@ class Section:
 def ask(given: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
     _refuse(given)
-    size = _bind_size(given, folders)
+    size = bind_size(given, folders)
     name = given.get("fit", "besiroglu")
     fit = float(FITS.index(name))
     sections = [_least_loss(size, name, fit)]
@@ -71,8 +71,6 @@ def ask(given: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     text = f"batch of {show(batch.value, 'token')} at a learning rate of {float(rate.value):.2e} (DeepSeek's laws of compute)"
     told = {"tokens": float(batch.value), "learning_rate": float(rate.value)}
     sections.append(Section([Sentence(text, "batch", told)], [batch, rate], [_tabulate_optima(size.operations, fit, ratio)]))
-    if "model_of" in given:
-        sections.append(_mistaken_batch(size))
     if "global_batch_tokens" in given:
         sections.append(_given_batch(given, size, float(batch.value), float(rate.value)))
     return Answer(
@@ -98,7 +96,7 @@ def _refuse(given: dict[str, Any]) -> None:
         need(given, "global_batch_tokens")
 
 
-def _bind_size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
+def bind_size(given: dict[str, Any], folders: tuple[str, ...]) -> Size:
     """The size of the run: the given values, and the others by C = 6 N D and the rule of tokens per parameter."""
     assumptions: Assumptions = []
     name, active, all_parameters = "a dense model", given.get("parameters"), given.get("parameters")
@@ -215,13 +213,6 @@ def _tabulate_optima(operations: float, fit: float, ratio: float) -> Table:
         })  # fmt: skip
     columns = (*OPTIMA, Column("ratio", "tokens each", "1"), Column("loss", f"loss ({FITS[int(fit)]})", "1"))
     return Table("optima", f"Least loss for {operations:.4g} FLOP", columns, rows)
-
-
-def _mistaken_batch(size: Size) -> Section:
-    """The critical batch as the study of ten sites computes it."""
-    batch = leaf("mistaken batch", batches.batch_of_parameters, "token", parameters=size.active, seq_len=4096.0)
-    text = f"the study of ten sites gives {show(batch.value, 'token')}: it uses parameters for compute and tokens for sequences"
-    return Section([text], [batch])
 
 
 def _given_batch(given: dict[str, Any], size: Size, critical: float, best_rate: float) -> Section:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ironlaw.question.kinds import kind
 from ironlaw.question.options import Option
 from ironlaw.question.readers import model, none_or_more, one_of, positive, whole
 from ironlaw.question.words import batch_tokens, run_tokens, tokens
 
 FITS = ("hoffmann", "besiroglu")  # in the order of the laws' fit: 0, 1
-
-
-@kind("str", gives="str", choices=("ten-sites",), metavar="NAME")
-def study(value: Any, flag: str) -> str:
-    """Read the name of a study; an earlier version called it document-004."""
-    return one_of(("ten-sites",))("ten-sites" if value == "document-004" else value, flag)
 
 
 OPTIONS: dict[str, Option] = {
@@ -31,7 +22,6 @@ OPTIONS: dict[str, Option] = {
     "base_batch_tokens": Option(batch_tokens, "batch in tokens at which --learning-rate is good"),
     "warmup_steps": Option(none_or_more, "warm-up steps: shows the learning-rate schedule", "STEPS"),
     "final_share": Option(positive("1"), "final learning rate of the cosine, as a share of the highest", "X", decided="0.1"),
-    "model_of": Option(study, "also print the critical batch of a published study, whose law is wrong: ten-sites", "NAME"),
 }
 EXAMPLES = """\
   ironlaw scaling --compute 5.88e23

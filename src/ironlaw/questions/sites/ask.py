@@ -43,10 +43,6 @@ BETTER = 0.02  # a split of the batch that is faster by more is pointed out
 
 def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """Answer a question about training at several sites; not feasible where a site lacks memory or power, or none meets the deadline."""
-    if "model_of" in values:
-        from ironlaw.questions.textbook.ten_sites import study
-
-        return study(folders)
     return _write_answer(values, bind_places(values["sites"], folders), folders)
 
 

@@ -194,7 +194,6 @@ OWN: dict[str, Option] = {
         "mfu": Option(positive("1"), "simplified: every step at this MFU with 6 N FLOP per token, no estimate", "X"),
         "parameters": Option(tokens, "simplified, with --mfu, instead of MODEL: parameters, such as 70B", "N",
             needs=("mfu",), excludes={"model": ""}),
-        "model_of": Option(one_of(("ten-sites",)), "print a published study as it computes: ten-sites; takes no other option", "NAME"),
     }),
 }  # fmt: skip
 PLAN = tuple(taken_by("sites", OWN))  # passed to the estimate of each site unchanged
@@ -205,7 +204,6 @@ LINES = OneOf(
 )
 OF_PLAN = (*PLAN, "global_batch_size", "seq_len")  # options that set the step of an estimate
 FORMS = (
-    Form("--model-of, which prints a study as it computes", when=("model_of",), takes=()),
     Form(
         "--mfu, which sets the step time",
         when=("mfu",),
@@ -218,5 +216,4 @@ EXAMPLES = """\
   ironlaw sites llama-3-70b --sites ashburn,dallas,lulea --on h100-sxm --gpus 3072 --wan-bandwidth 100Gb/s --tokens 1.4T --every 100
   ironlaw sites llama-3-70b --sites us-east-1,europe-west4 --on h100-sxm,b200-sxm --gpus 512,256 --wan-bandwidth 10GB/s --tokens 1T
   ironlaw sites llama-3-70b --sites oslo,46.0,9.0 --grid norway,italy --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --every 50
-  ironlaw sites --model-of ten-sites
 """

@@ -1,19 +1,17 @@
-"""Sweep batch sizes, sequence lengths, models, tokens and counts: every combination of the given lists is a row, an estimate.
-
-With --mfu the rows are simplified: ``textbook.sweep``.
-"""
+"""Sweep batch sizes, sequence lengths, models, tokens and counts: every combination of the given lists is a row, an estimate."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import Sentence
-from ironlaw.errors import IronlawError, QuestionError, SpaceError, UnitError, UnknownNameError, ValueRangeError
+from ironlaw.errors import IronlawError, QuestionError, UnitError, UnknownNameError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
@@ -24,14 +22,11 @@ from ironlaw.law import run as law
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.words import PerParameter
-from ironlaw.questions.answer import Answer, Column, Table, ask_verb, filled_columns, read
-from ironlaw.questions.sites.options import OPTIONS as SITES
+from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.sweep.accumulation import sweep_accumulation
-from ironlaw.questions.sweep.options import EXCHANGE, EXCHANGE_LISTS, LISTS, PASSED
-from ironlaw.questions.textbook.sweep import sweep_by_hand
-from ironlaw.terms import scalar
+from ironlaw.questions.sweep.exchanges import check_sizes, count_sites, tabulate_exchanges
+from ironlaw.questions.sweep.options import PASSED
 
-MOST_ROWS = 400  # a longer table is a search, which is ``ironlaw plan``
 ROWS = (
     Column("model", "model"), Column("tokens", "run", "token"), Column("seq_len", "sequence", "1"), Column("batch", "batch", "token"),
     Column("gpus", "GPUs", "1"), Column("power_cap", "power cap", "W"), Column("capacity_factor", "capacity factor", "1"),
@@ -41,39 +36,24 @@ ROWS = (
     Column("mfu", "MFU", "%"), Column("steps", "steps", "1"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
     Column("energy", "energy", "J"), Column("tokens_per_joule", "tokens/J", "token/J"), Column("why_not", ""),
 )  # fmt: skip
-EXCHANGES = (
-    Column("model", "model"), Column("batch", "batch", "token"), Column("seq_len", "sequence", "1"), Column("gpus", "GPUs", "1"),
-    Column("way", "exchange"), Column("format", "format"), Column("every", "every, steps", "1"),
-    Column("gradients", "gradients", "decimal B"),
-    Column("exchange", "one exchange", "s"), Column("exposed", "waits per step", "s"), Column("waiting", "waits, run", "s"),
-    Column("share", "waiting", "%"), Column("seconds", "run takes", "s"), Column("usd", "USD", "USD"),
-    Column("idle", "USD for waiting", "USD"), Column("why_not", ""),
-)  # fmt: skip
-RESULTS = {  # by key of the row, the name in the answer of sites
-    "exchange": "exchange", "exposed": "exposed", "share": "communication share", "seconds": "seconds", "usd": "cost",
-    "gradients": "gradients", "idle": "cost of waiting", "waiting": "waiting",
-}  # fmt: skip
 MESH = ("tp", "pp", "cp", "ep", "dp_replicate", "dp_shard", "zero", "global_batch_size", "seq_len")
 
 
 def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The answer to options as the command line gives them."""
-    _check_sizes(values)
-    if "accumulate" in values and "mfu" not in values:
+    check_sizes(values)
+    if "accumulate" in values:
         return sweep_accumulation(values, folders)
-    answer = sweep_by_hand(values, folders) if "mfu" in values else _sweep_estimates(values, folders)
+    answer = _sweep_estimates(values, folders)
     if "sites" not in values:
         return answer
-    return replace(answer, tables=[*answer.tables, _tabulate_exchanges(values, answer["rows"], folders)])
+    return replace(answer, tables=[*answer.tables, tabulate_exchanges(values, answer["rows"], partial(_asked_of_sites, values), folders)])
 
 
-def _check_sizes(values: dict[str, Any]) -> None:
-    """Refuse more rows than a table has, and an exchange of a single site."""
-    rows = math.prod(len(values[name]) for name in LISTS if name in values)
-    if rows > MOST_ROWS:
-        raise SpaceError(f"{rows:,} rows are more than {MOST_ROWS}: give shorter lists, or use ironlaw plan, which searches")
-    if "sites" in values and _count_sites(values) < 2:
-        raise ValueRangeError(f"--sites is {_count_sites(values)}: an exchange needs at least two; leave it out for one")
+def _asked_of_sites(values: Mapping[str, Any], row: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """The options of a row at several sites: the estimate of each site needs a count that they share evenly."""
+    count = count_sites(values)
+    return {"model": model, "seq_len": row["seq_len"], "gpus": float(math.ceil((row["gpus"] or 1.0) / count) * count)}
 
 
 def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
@@ -223,51 +203,3 @@ def _memory_without_accumulation(asked: Mapping[str, Any], plan: Mapping[str, An
     except IronlawError:
         return None
     return None if data["step"]["seconds"] is None else float(data["memory"]["device"])
-
-
-def _count_sites(values: Mapping[str, Any]) -> int:
-    """Sites of the question."""
-    return values["sites"] if isinstance(values["sites"], int) else len(values["sites"])
-
-
-def _tabulate_exchanges(values: dict[str, Any], rows: Sequence[Mapping[str, Any]], folders: tuple[str, ...]) -> Table:
-    """A row for each row of the sweep and each exchange; in estimates on the next count that the sites share evenly."""
-    count = _count_sites(values)
-    passed = {
-        name: values[name]
-        for name in (*EXCHANGE, *PASSED, "sites", "on", "price", "pue", "mfu", "rounding")
-        if name in values and name in SITES
-    }
-    ways = [
-        {name: value for name, value in zip(EXCHANGE_LISTS, way, strict=True) if value is not None}
-        for way in itertools.product(*(values.get(name, (None,)) for name in EXCHANGE_LISTS))
-    ]
-    model = "parameters" if "parameters" in values else "model"
-    models = values[model]
-    exchanges = []
-    for index, row in enumerate(rows):
-        gpus = row["gpus"] or 1.0
-        gpus = gpus if "mfu" in values else float(math.ceil(gpus / count) * count)
-        asked = passed | {
-            model: models[index * len(models) // len(rows)],  # rows are in the order of the models
-            "gpus": gpus,
-            "tokens": row["tokens"],
-            "global_batch_tokens": row["batch"],
-        }
-        if "mfu" not in values:
-            asked["seq_len"] = row["seq_len"]
-        start = {"model": row["model"], "batch": row["batch"], "seq_len": row["seq_len"], "gpus": gpus}
-        exchanges += [_make_exchange_row(start, asked, way, folders) for way in ways]
-    return Table("exchanges", f"The same at {count} sites", filled_columns(EXCHANGES, exchanges), exchanges)
-
-
-def _make_exchange_row(start: dict[str, Any], asked: dict[str, Any], way: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
-    """One run at several sites with one exchange; a row without an answer says why."""
-    start = {**start, "way": way.get("exchange", "ring"), "format": way.get("gradients", "bf16"), "every": way.get("every", 1.0)}
-    try:
-        answer = ask_verb("sites", read({**asked, **way}, SITES, "sites"), folders)
-    except (UnknownNameError, UnitError):
-        raise  # the option is wrong for every row
-    except QuestionError as error:
-        return {**start, "why_not": str(error)}
-    return {**start, **{key: scalar(answer[name]) for key, name in RESULTS.items()}, "why_not": ""}

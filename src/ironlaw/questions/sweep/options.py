@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.question.forms import Form, OneOf
+from ironlaw.question.forms import Form
 from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import ROUNDING, Option, taken_by
-from ironlaw.question.readers import counts, duration, list_of, model, share, whole, zero_or_more
-from ironlaw.question.words import batch_tokens, length, run_tokens, tokens
+from ironlaw.question.readers import counts, list_of, model, whole, zero_or_more
+from ironlaw.question.words import batch_tokens, length, run_tokens
 from ironlaw.questions.sites.options import OPTIONS as SITES
 
 
@@ -28,9 +28,6 @@ EXCHANGE = (  # passed to sites unchanged
 EXCHANGE_LISTS = ("exchange", "gradients", "every")  # every combination is a row of the table of exchanges
 OWN: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]", records="models"),
-    "parameters": Option(
-        list_of(tokens), "simplified, instead of MODEL: comma list of parameters, such as 7B,70B", "LIST", excludes={"model": ""}
-    ),
     "on": ESTIMATE["on"],
     "gpus": Option(counts, "comma list of accelerator counts, or LO..HI, which doubles; every row is then an estimate", "LIST"),
     "tokens": Option(list_of(run_tokens), "comma list of tokens of the run, such as 1.4T, or per parameter: 20x", "LIST"),
@@ -45,15 +42,8 @@ OWN: dict[str, Option] = {
         "comma list of capacity factors of experts, 0 for none: the time of each beside the share of rows that it drops",
         "LIST",
     ),
-    "step_time": Option(duration, "simplified, instead of --gpus: time a step may take, such as 1s", excludes={"gpus": ""}),
-    "mfu": Option(share, "simplified: every row at this share of the peak", "X"),
-    "accumulate": Option(
-        list_of(whole),
-        "comma list of micro-batches k per step: by estimate under one plan, with memory, time and money; with --mfu simplified",
-        "LIST",
-        decided="with --mfu 1,5,10,100",
-    ),
-    "rounding": ROUNDING.replace(says=f"{ROUNDING.says}; simplified, of accelerators too"),
+    "accumulate": Option(list_of(whole), "comma list of micro-batches k per step: under one plan, with memory, time and money", "LIST"),
+    "rounding": ROUNDING,
     "price": ESTIMATE["price"],
     "pue": ESTIMATE["pue"],
     "sites": SITES["sites"].replace(says="sites that share the accelerators, a number or names; adds a table of the exchange between them"),
@@ -73,7 +63,6 @@ PASSED = tuple(taken_by("sweep", OWN))  # passed to estimate unchanged
 OPTIONS: dict[str, Option] = {**OWN, **taken_by("sweep", OWN)}
 LISTS = (
     "model",
-    "parameters",
     "gpus",
     "tokens",
     "global_batch_tokens",
@@ -82,35 +71,20 @@ LISTS = (
     "power_cap",
     "capacity_factor",
 )  # every combination is a row
-_RUN = ("on", OneOf(("model", "parameters"), "missing MODEL, or --parameters N with --mfu (simplified)"), "tokens")
-_SIMPLIFIED = dict.fromkeys(("parameters", "step_time"), "it belongs to the simplified table; give --mfu too, or --gpus for estimates")
+_RUN = ("on", "model", "tokens", "gpus")
 _BATCH = "the batch is k micro-batches of every rank"
 FORMS = (
     Form(
-        "--mfu (simplified), which fixes the step time",
-        when=("mfu",),
-        takes=(
-            "model", "parameters", "on", "node", "fabric", "gpus", "step_time", "tokens", "global_batch_tokens", "seq_len", "precision",
-            "accumulate", "rounding", "price", "pue", "sites", *EXCHANGE,
-        ),
-        needs=(*_RUN, OneOf(("gpus", "step_time"), "--mfu: give either --gpus LIST or --step-time TIME, such as 1s"),
-            "global_batch_tokens"),
-        excludes={
-            "global_batch_size": "it counts sequences, which are not known; give --global-batch-tokens",
-            "capacity_factor": "no experts are known; leave --mfu out",
-        },
-    ),
-    Form(
         "--accumulate by estimate",
         when=("accumulate",),
-        needs=(*_RUN, "gpus"),
+        needs=_RUN,
         excludes={
-            **_SIMPLIFIED, "global_batch_size": _BATCH, "global_batch_tokens": _BATCH, "sites": "it has no table of the exchange",
+            "global_batch_size": _BATCH, "global_batch_tokens": _BATCH, "sites": "it has no table of the exchange",
             "capacity_factor": "it has no table of dropped rows", "rounding": "its steps are rounded up",
             "power_cap": "it compares k under one cap; give one of them",
         },
     ),
-    Form("estimates", needs=(*_RUN, "gpus"), excludes=_SIMPLIFIED),
+    Form("estimates", needs=_RUN),
 )  # fmt: skip
 EXAMPLES = """\
   ironlaw sweep llama-3-8b,llama-3-70b --on h100-sxm --gpus 256 --tokens 20x --global-batch-tokens 1Mi,4Mi,16Mi
@@ -118,6 +92,5 @@ EXAMPLES = """\
   ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --power-cap 300,400,500,600,700
   ironlaw sweep gpt2-xl --on v100-sxm-32gb --gpus 8 --tokens 10B --micro-batch-size 1 --tp 1 --pp 1 --accumulate 1,2,4,8,16
   ironlaw sweep qwen-3-30b-a3b --on h100-sxm --gpus 64 --tokens 1T --capacity-factor 0,1,1.25,2 --expert-load aux-loss
-  ironlaw sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4 --price 2
-  ironlaw sweep --parameters 70B --on h100-sxm --tokens 20T --global-batch-tokens 1M --gpus 1000 --mfu 0.4 --sites 10 --wan-bandwidth 1GB/s
+  ironlaw sweep llama-3-70b --on h100-sxm --gpus 1000 --tokens 20T --global-batch-tokens 1M --sites 10 --wan-bandwidth 1GB/s
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
@@ -20,6 +21,8 @@ from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.solve.workload import Workload
+from ironlaw.questions.sweep.exchanges import check_sizes, tabulate_exchanges
+from ironlaw.questions.sweep.options import LISTS
 from ironlaw.terms import Term, leaf, plain
 
 ROWS = (
@@ -35,6 +38,20 @@ ACCUMULATED = (
     Column("selective", "without scores", "B"), Column("full", "checkpoints", "B"),
     Column("memory", "with states", "B"), Column("holding", "GPUs needed for memory", "1"), Column("holds", "enough"),
 )  # fmt: skip
+
+
+def ask_sweep(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
+    """The rows of the sweep; with sites the table of the exchange between them."""
+    check_sizes(values, (*LISTS, "parameters"))
+    answer = sweep_by_hand(values, folders)
+    if "sites" not in values:
+        return answer
+    models = "parameters" if "parameters" in values else "model"
+
+    def asked_of(row: Mapping[str, Any], model: Any) -> dict[str, Any]:
+        return {models: model, "mfu": values["mfu"], "gpus": row["gpus"]}
+
+    return replace(answer, tables=[*answer.tables, tabulate_exchanges(values, answer["rows"], asked_of, folders, models)])
 
 
 def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:

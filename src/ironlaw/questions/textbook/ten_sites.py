@@ -110,8 +110,9 @@ class Training:
         return float(wide_area.communication_share(communication, self.seconds))
 
 
-def study(folders: tuple[str, ...] = ()) -> Answer:
+def study(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     """The printed and the corrected table of communication and the table of latency, a row for each batch."""
+    del values  # the study takes none
     inputs = tomllib.loads(read_shipped(INPUTS))
     peak = load.record("accelerators", inputs.pop("accelerator"), folders).peak["bf16"].value
     asked = Study(peak=peak, **inputs)

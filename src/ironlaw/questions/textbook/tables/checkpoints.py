@@ -96,7 +96,7 @@ def _whole_layers(values: Mapping[str, Any], folders: tuple[str, ...]) -> Group:
         asked.setdefault("offload", frozenset())
     estimate = answer(asked, folders)
     if estimate.rows > 1:
-        raise QuestionError("--table checkpoints takes one plan: give one value for every option")
+        raise QuestionError("textbook checkpoints takes one plan: give one value for every option")
     group, at = estimate.place_of(0)
     if not group.legal[at]:
         raise no_such_plan(estimate)

@@ -1,4 +1,4 @@
-"""The tables of ``ironlaw optimize --table``, one module each, and the sourced numbers in their TOML files."""
+"""The tables of ``ironlaw textbook``, one module each, and the sourced numbers in their TOML files."""
 
 from __future__ import annotations
 

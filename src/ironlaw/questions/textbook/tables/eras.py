@@ -14,7 +14,7 @@ from ironlaw.estimate.run import power_of
 from ironlaw.law import cost, energy, flops, run
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table
-from ironlaw.questions.optimize.tables import dense_peak, read_numbers, sourced
+from ironlaw.questions.textbook.tables import dense_peak, read_numbers, sourced
 from ironlaw.terms import Term, leaf, total
 
 ON, EFFICIENCY = "h100-sxm", 0.4

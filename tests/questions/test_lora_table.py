@@ -1,4 +1,4 @@
-"""``optimize --table lora``: parameters, memory and FLOPs of adapters beside full fine-tuning."""
+"""``textbook lora``: parameters, memory and FLOPs of adapters beside full fine-tuning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ironlaw import optimize
+from ironlaw import textbook
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import estimate
@@ -16,7 +16,7 @@ ASKED |= {"zero": 3, "recompute": "none"}
 
 
 def table(**more):
-    return optimize(**(ASKED | {"table": "lora"} | more))
+    return textbook("lora", **(ASKED | more))
 
 
 def test_adapters_are_counted_by_hand():
@@ -59,7 +59,7 @@ def test_higher_ranks_and_more_targets_train_more():
 
 
 def test_a_speed_is_not_compared_with_what_does_not_fit():
-    found = optimize("llama-2-70b", on="h100-sxm", gpus=8, table="lora", lora_rank=16, offload="none")
+    found = textbook("lora", "llama-2-70b", on="h100-sxm", gpus=8, lora_rank=16, offload="none")
     assert not found["methods"][0]["fits"]
     assert found["methods"][1]["speed"] is None
 
@@ -71,7 +71,7 @@ def test_what_is_refused(more):
 
 
 def test_the_command_prints_json_and_an_explanation(capsys):
-    asked = ["optimize", "llama-3-8b", "--table", "lora", "--on", "h100-sxm", "--gpus", "8", "--lora-rank", "16"]
+    asked = ["textbook", "lora", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--lora-rank", "16"]
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["methods"][1]["method"] == "rank 16, attention"
     assert main([*asked, "--explain", "adapters to first order"]) == 0

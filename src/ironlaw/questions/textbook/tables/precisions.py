@@ -42,10 +42,10 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """The recipes; with MODEL, --on and --gpus also one plan of the model in each that the accelerator can multiply."""
     timed = "model" in values
     if timed and not {"on", "gpus"} <= values.keys():
-        raise QuestionError("--table precisions with MODEL needs --on and --gpus")
+        raise QuestionError("textbook precisions with MODEL needs --on and --gpus")
     named = values.pop("precisions", None)
     if "precision" in values:
-        raise QuestionError("--table precisions: give a list with --precisions instead of --precision")
+        raise QuestionError("textbook precisions: give a list with --precisions instead of --precision")
     known = named or load.names("precisions", folders)
     recipes = [find_precision("precisions", name, folders) for name in known]
     if "on" in values:
@@ -133,7 +133,7 @@ def _step_rows(values: dict[str, Any], recipes: list[Precision], folders: tuple[
     """One plan in every precision."""
     first = answer({**values, "precision": recipes[0].name}, folders)
     if first.rows > 1:
-        raise QuestionError("--table precisions takes one plan: give one value for every option")
+        raise QuestionError("textbook precisions takes one plan: give one value for every option")
     group, at = first.place_of(0)
     if not group.legal[at]:
         raise no_such_plan(first)

@@ -11,9 +11,9 @@ from ironlaw.cautions.table import caution
 from ironlaw.law import energy
 from ironlaw.question.forms import need
 from ironlaw.questions.answer import Answer, Column, Table, ask_verb, read
-from ironlaw.questions.optimize.tables import dense_peak, read_numbers, sourced
 from ironlaw.questions.roofline.options import OPTIONS
 from ironlaw.questions.roofline.options import STEP as OF_STEP
+from ironlaw.questions.textbook.tables import dense_peak, read_numbers, sourced
 from ironlaw.terms import Term, leaf, total
 
 PICO = 1e-12

@@ -55,7 +55,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """Full fine-tuning, and adapters of some ranks on attention or on every linear layer."""
     need(values, "model", "on", "gpus")
     if values.get("frozen_layers"):
-        raise QuestionError("--frozen-layers is another way to train less: leave it out of --table lora")
+        raise QuestionError("--frozen-layers is another way to train less: leave it out of textbook lora")
     asked = {name: value for name, value in values.items() if name not in ("lora_rank", "lora_targets")}
     ranks = (values["lora_rank"],) if "lora_rank" in values else RANKS
     targets = (values["lora_targets"],) if "lora_targets" in values else ("attention", "all")
@@ -63,7 +63,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     adapters = answer(adapted[ranks[0], targets[0]], folders)
     full = answer({"framework": adapters.groups[0].job.framework.name, **asked}, folders)  # the stack that has adapters, for both
     if full.rows > 1:
-        raise QuestionError("--table lora takes one plan: give one value for every option")
+        raise QuestionError("textbook lora takes one plan: give one value for every option")
     methods = [_evaluate_method("full fine-tuning", full)]
     estimates: list[Estimate] = []
     for target in targets:

@@ -63,7 +63,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     stream = leaf("reading the data once", collectives.point_to_point, "s", size=dataset, bandwidth=storage.value, latency=0.0)
     counts = {"one accelerator": 1.0, "one machine": float(values.pop("gpus", cluster.node.accelerators.value))}
     if counts["one machine"] > cluster.node.accelerators.value:
-        raise QuestionError(f"--table limits is of one machine: --gpus is at most {cluster.node.accelerators.value:g}, those of the node")
+        raise QuestionError(f"textbook limits is of one machine: --gpus is at most {cluster.node.accelerators.value:g}, those of the node")
     limits = {"deadline": asked.get("deadline", DEADLINE), "stream": scalar(stream)}
     machines = [_judge_machine(name, count, values, limits, folders) for name, count in counts.items()]
     sizes = asked.get("sizes", SIZES)

@@ -106,7 +106,7 @@ def _accelerator_count(asked: dict[str, Any], folders: tuple[str, ...]) -> Falla
         key="count",
         belief="8 accelerators are 8 times as fast",
         fact=f"{_name(asked)}: {wide:.2f} times with {asked['global_batch_size']:g} sequences per step, {narrow:.2f} times with 8",
-        command=f"ironlaw optimize {_name(asked)} --on {asked['on']} --table communication-tax --gpus 8 --global-batch-size 8",
+        command=f"ironlaw textbook communication-tax {_name(asked)} --on {asked['on']} --gpus 8 --global-batch-size 8",
         numbers={"speedup": wide, "speedup_small": narrow},
     )
 
@@ -141,7 +141,7 @@ def _mixed_precision(asked: dict[str, Any], folders: tuple[str, ...]) -> list[Fa
             belief="mixed precision is a switch",
             fact=f"{faster:.2f} times as fast as fp32 without tensor cores on {asked['on']}; fp16 loses "
             f"gradients below {float(least.value):.2g} and overflows at {float(top.value):,.0f}: scale the loss, and check it",
-            command="ironlaw optimize --table formats",
+            command="ironlaw textbook formats",
             numbers={"faster": faster},
             terms=(least, top),
         ),

@@ -1,0 +1,199 @@
+"""Chapters of ``ironlaw textbook``, their options, and the options by which earlier versions asked other verbs for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ironlaw.errors import MissingOptionError, ValueRangeError
+from ironlaw.question.forms import Form, OneOf
+from ironlaw.question.kinds import kind
+from ironlaw.question.options import OPTIONS as ESTIMATE
+from ironlaw.question.options import Option, group, taken_by
+from ironlaw.question.readers import amount, days, duration, list_of, one_of, positive, precision, share, whole
+from ironlaw.question.words import tokens
+from ironlaw.questions.data.options import OPTIONS as DATA
+from ironlaw.questions.optimize.options import Sizes, percent
+from ironlaw.questions.scaling.options import OPTIONS as SCALING
+from ironlaw.questions.sweep.options import EXCHANGE
+from ironlaw.questions.sweep.options import OPTIONS as SWEEP
+
+STORED = ("disk", "storage_network", "sustained", "access_factor")  # options of ironlaw data
+SHAPE = ("model", "seq_len", "micro_batch_size", "tp", "sp", "cp", "pp", "precision", "flash_attention", "framework", "on", "gpus")
+
+
+@kind("str", gives="Any", metavar="LIST", samples=("1B:100GB,10B:1TB,10TB",))
+def sizes(value: Any, flag: str) -> Any:
+    """Read the sizes of the rule of scale: parameters and data of one accelerator, those of one machine, data that is streamed."""
+    form = f"{flag} is {value}, must be PARAMETERS:BYTES,PARAMETERS:BYTES,BYTES, such as 1B:100GB,10B:1TB,10TB"
+    items = str(value).split(",")
+    if isinstance(value, Sizes):
+        return value
+    if len(items) != 3 or any(item.count(":") != count for item, count in zip(items, (1, 1, 0), strict=True)):
+        raise ValueRangeError(form)
+    pairs = [(tokens(item.partition(":")[0], flag), positive("B")(item.partition(":")[2], flag)) for item in items[:2]]
+    found = Sizes(pairs[0], pairs[1], positive("B")(items[2], flag))
+    if not (found.single <= found.machine and found.single[1] <= found.machine[1] <= found.streamed):
+        raise ValueRangeError(f"{flag} is {value}: sizes must grow from one accelerator to one machine to streamed data")
+    return found
+
+
+OF_TABLES: dict[str, Option] = {
+    "parameters": Option(amount, "number of parameters, instead of MODEL, such as 7B", excludes={"model": ""}),
+    "mfu": Option(share, "share of the peak that a run reaches", decided="eras: 0.4"),
+    "dataset": Option(positive("B"), "size of the data set", "SIZE"),
+    "deadline": Option(days, "longest time of the run", decided="14 days"),
+    "sizes": Option(sizes, "sizes of the rule of scale", "LIST", decided="1B:100GB,10B:1TB,10TB"),
+    "precisions": Option(list_of(precision), "recipes", "LIST", decided="all that --on can multiply"),
+    "shares": Option(list_of(percent), "serial shares r", "LIST", decided="0,0.05,0.15,0.4"),
+    **{name: DATA[name] for name in STORED},
+}
+OF_SWEEP: dict[str, Option] = {
+    "parameters": Option(list_of(tokens), "instead of MODEL: comma list of parameters, such as 7B,70B", "LIST", excludes={"model": ""}),
+    "step_time": Option(duration, "instead of --gpus: time a step may take, such as 1s", excludes={"gpus": ""}),
+    "mfu": OF_TABLES["mfu"],
+    "accumulate": Option(list_of(whole), "comma list of micro-batches k per step", "LIST", decided="1,5,10,100"),
+    **{name: SWEEP[name] for name in ("model", "gpus", "tokens", "global_batch_tokens", "seq_len", "rounding", "sites", *EXCHANGE)},
+    **{name: ESTIMATE[name] for name in ("on", "node", "fabric", "precision", "price", "pue")},
+}
+
+
+class Chapter(NamedTuple):
+    """One chapter: what it shows, and what it takes."""
+
+    shows: str  # for the help text
+    takes: tuple[str, ...] = ()  # options that it takes, whether or not a model is given
+    of_model: bool = False  # with MODEL it takes every option of an estimate
+    of_step: bool = False  # of these, those that set one step alone
+    without: tuple[str, ...] = ()  # of these, options that it sets itself
+    needs: tuple[str | OneOf, ...] = ()
+    excludes: Mapping[str, str] = {}
+    options: Mapping[str, Option] = {}  # that it reads in another way than an estimate and the tables
+
+
+TABLES: dict[str, Chapter] = {
+    "optimizers": Chapter("bytes and operations of each", ("model", "parameters", "precision")),
+    "checkpoints": Chapter("memory by recompute interval", SHAPE, of_model=True, without=("recompute",)),
+    "lora": Chapter("adapters and full fine-tuning", of_model=True, without=("frozen_layers",)),
+    "formats": Chapter("number formats", ("on",)),
+    "precisions": Chapter("recipes side by side", ("precisions", "on"), of_model=True),
+    "communication-tax": Chapter("Amdahl's curve and the estimate", ("shares", "gpus"), of_model=True),
+    "fallacies": Chapter(
+        "with the numbers against them", ("model", "on", "price", "grid", "pue", "global_batch_size", "seq_len", "framework", "optimizer"),
+        without=("gpus",),
+    ),
+    "eras": Chapter("historic runs and their cost", ("on", "price", "grid", "pue", "mfu")),
+    "joules": Chapter("energy of moving a byte", of_model=True, of_step=True),
+    "limits": Chapter("hard limits of one machine: memory, time, data", ("dataset", "deadline", "sizes", *STORED), of_model=True),
+}  # fmt: skip
+CHAPTERS: dict[str, Chapter] = {
+    **TABLES,
+    "sweep": Chapter(
+        "runs at one share of the peak",
+        tuple(OF_SWEEP),
+        needs=(
+            "mfu", "on", OneOf(("model", "parameters"), "missing MODEL, or --parameters N"), "tokens",
+            OneOf(("gpus", "step_time"), "give either --gpus LIST or --step-time TIME, such as 1s"), "global_batch_tokens",
+        ),
+        excludes={
+            "global_batch_size": "it counts sequences, which are not known; give --global-batch-tokens",
+            "capacity_factor": "no experts are known; ironlaw sweep takes it",
+        },
+        options=OF_SWEEP,
+    ),
+    "ten-sites": Chapter("the study of ten sites, as printed and corrected"),
+    "critical-batch": Chapter(
+        "the batch by which that study argues, whose law is wrong",
+        ("model", "parameters", "tokens", "compute", "tokens_per_parameter"),
+        options={name: SCALING[name] for name in ("parameters", "compute", "tokens_per_parameter")},
+    ),
+}  # fmt: skip
+_LISTED = ", ".join(f"{name} ({chapter.shows})" for name, chapter in CHAPTERS.items())
+CHAPTER = Option(one_of(tuple(CHAPTERS)), f"one of {_LISTED}", "CHAPTER")
+
+
+OPTIONS: dict[str, Option] = {
+    "chapter": CHAPTER,
+    **OF_TABLES,
+    **taken_by("textbook"),
+    **group("Chapter critical-batch", {name: CHAPTERS["critical-batch"].options[name] for name in ("compute", "tokens_per_parameter")}),
+    **group("Chapter sweep", {name: row for name, row in OF_SWEEP.items() if row is not ESTIMATE.get(name) and name not in OF_TABLES}),
+}
+ARGUMENTS = ("chapter", "model")
+
+
+def options_of(given: Mapping[str, Any]) -> Mapping[str, Option]:
+    """The options of the chapter that a question names; MissingOptionError where it names none."""
+    if given.get("chapter") is None:
+        raise MissingOptionError(f"missing CHAPTER: {', '.join(CHAPTERS)}", option="chapter")
+    return {**OPTIONS, **ESTIMATE, **OF_TABLES, **CHAPTERS[CHAPTER.read(given["chapter"], "CHAPTER")].options}
+
+
+def _forms_of(name: str, chapter: Chapter) -> tuple[Form, ...]:
+    """The forms of a chapter: with MODEL it may take the options of an estimate."""
+    sets = {**dict.fromkeys(chapter.without, "the table sets it itself; leave it out"), **chapter.excludes}
+    alone = Form(
+        f"textbook {name}",
+        when=("chapter",),
+        value=name,
+        takes=(*chapter.takes, *(("model",) if chapter.of_model else ())),
+        needs=chapter.needs,
+        excludes=sets,
+    )
+    of_model = alone.replace(beside=("model",), takes=(*chapter.takes, *taken_by("roofline" if chapter.of_step else "textbook")))
+    return (of_model, alone) if chapter.of_model else (alone,)
+
+
+FORMS = tuple(form for name, chapter in CHAPTERS.items() for form in _forms_of(name, chapter))
+EXAMPLES = """\
+  ironlaw textbook optimizers --parameters 7B
+  ironlaw textbook checkpoints gpt-3-175b
+  ironlaw textbook limits llama-3-8b --on h100-sxm --tokens 200B --dataset 800GB
+  ironlaw textbook sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4
+  ironlaw textbook ten-sites
+"""
+
+
+class Moved(NamedTuple):
+    """A chapter that another verb answered in an earlier version."""
+
+    verb: str
+    option: str  # that asked for it
+    chapter: str = ""  # "": the value of the option names it
+
+
+MOVED = (
+    Moved("optimize", "table"),
+    Moved("sweep", "mfu", "sweep"),
+    Moved("sites", "model_of", "ten-sites"),
+    Moved("scaling", "model_of", "critical-batch"),
+)
+
+
+def respell(verb: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A question as this version asks it: what an earlier one asked of another verb is a chapter.
+
+    >>> respell("optimize", {"table": "optimizers", "parameters": "7B"})
+    ('textbook', {'chapter': 'optimizers', 'parameters': '7B'})
+    >>> respell("sweep", {"parameters": "7B", "mfu": 0.4})[0], respell("money", {"mfu": 0.4})[0]
+    ('textbook', 'money')
+    """
+    for moved in MOVED:
+        if moved.verb == verb and given.get(moved.option) is not None:
+            asked = dict(given) if moved.option in OPTIONS else {name: value for name, value in given.items() if name != moved.option}
+            return "textbook", {"chapter": moved.chapter or given[moved.option], **asked}
+    return verb, given
+
+
+def where_moved(verb: str, name: str) -> str:
+    """The chapter that takes an option which a verb took in an earlier version; "" where there is none."""
+    chapters = [moved.chapter or "CHAPTER" for moved in MOVED if moved.verb == verb]
+    return next((f"ironlaw textbook {chapter}" for chapter in chapters if name in earlier_options(verb, {})), "")
+
+
+def earlier_options(verb: str, options: Mapping[str, Option]) -> dict[str, Option]:
+    """Options that a verb took in an earlier version, for chapters: its command line still reads them."""
+    rows = [moved for moved in MOVED if moved.verb == verb]
+    asked = {moved.option: OPTIONS.get(moved.option, CHAPTER) for moved in rows}
+    taken = {name: OPTIONS[name] for moved in rows for name in (CHAPTERS[moved.chapter].takes if moved.chapter else OF_TABLES)}
+    return {name: option for name, option in {**asked, **taken}.items() if name not in options}
