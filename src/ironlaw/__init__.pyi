@@ -409,6 +409,7 @@ def solve(
     deadline: float | str | None = None,
     mfu: float | str | None = None,
     tokens_per_second: float | str | None = None,
+    flops_per_gpu: float | str | None = None,
     budget: float | str | None = None,
     work: str | None = None,
     rounding: str | None = None,
