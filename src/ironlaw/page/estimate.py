@@ -8,7 +8,7 @@ from typing import Any
 from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
 
 from ironlaw.page.parts import Branch, Cell, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
-from ironlaw.page.words import FIXED, change, days, energy_of, figure, interval, large, quantity, share, whole
+from ironlaw.page.words import FIXED, change, days, energy_of, figure, interval, is_doubtful, large, quantity, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -34,9 +34,10 @@ def verdict(answer: Answer) -> str:
     if not memory["fits"]:
         over = quantity(memory["device"] - memory["capacity_bytes"], "B")
         return f"It does not fit: {quantity(memory['device'], 'B')} of {quantity(memory['capacity_bytes'], 'B')}, {over} over the limit."
+    fits = f"It may not fit ({memory['fits_probability']:.0%} likely)" if is_doubtful(memory) else "It fits"
     if run and (taken := run.get("days_with_failures") or run.get("days")) is not None:
-        return f"It fits, and {large(run['tokens'])} tokens take {days(taken)}."
-    return f"It fits, and a step takes {quantity(answer['step']['seconds'], 's')}."
+        return f"{fits}, and {large(run['tokens'])} tokens take {days(taken)}."
+    return f"{fits}, and a step takes {quantity(answer['step']['seconds'], 's')}."
 
 
 def lead(answer: Answer) -> Node:
@@ -113,8 +114,7 @@ def memory_block(answer: Answer) -> Element:
     band = memory.get("band")
     most = max(limit * 1.02, device * 1.02, band[1] if band else 0.0)
     words = f"{band[2] * 100:.0f}{FIXED}% band {interval(quantity(band[0], 'B'), quantity(band[1], 'B'))}" if band else ""
-    likely = memory.get("fits_probability")
-    fits = memory["fits"] and (likely is None or likely >= 0.5)
+    fits = memory["fits"] and not is_doubtful(memory)
     aside: list[Node] = [
         strong(data_explain="device memory")[quantity(device, "B")], f" of {quantity(limit, 'B')} ({share(device / limit, 0)}), ",
         span(class_="good" if fits else "bad")[_likely(memory)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ironlaw import units
@@ -12,6 +13,7 @@ FIXED = "\u00a0"  # space that does not break: between a number and its unit
 MINUS = "\u2212"
 DASH = "\u2013"
 DAY = 86400.0
+_EVEN = 0.5  # a plan that is less likely to fit is not said to fit
 
 
 class Figure(NamedTuple):
@@ -125,3 +127,13 @@ def interval(low: str, high: str) -> str:
     """
     first, _, unit = low.partition(FIXED)
     return f"{first if unit and high.endswith(FIXED + unit) else low} to {high}"
+
+
+def is_doubtful(memory: Mapping[str, Any]) -> bool:
+    """True where a plan fits by the figure and probably does not by its error.
+
+    >>> is_doubtful({"fits": True, "fits_probability": 0.32}), is_doubtful({"fits": True, "fits_probability": None})
+    (True, False)
+    """
+    likely = memory["fits_probability"]
+    return bool(memory["fits"]) and likely is not None and likely < _EVEN

@@ -43,6 +43,7 @@ from ironlaw.estimate.step import MICRO_BATCHES
 from ironlaw.estimate.support import support_data
 from ironlaw.estimate.term_data import number
 from ironlaw.estimate.waterfall import LOSSES
+from ironlaw.page.words import is_doubtful
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
 from ironlaw.report.documents import document_lines
@@ -166,7 +167,8 @@ def _headline(
 
 def _fit_sentence(group: Group, memory: dict[str, Any], offered: Sequence[Offer], ink: Ink) -> Sentence:
     """Whether the plan fits in memory, and what would make it fit."""
-    fits = ink.good("fits") if memory["fits"] else ink.bad("does not fit")
+    doubtful = is_doubtful(memory)
+    fits = ink.bad("does not fit") if not memory["fits"] else ink.bad("may not fit") if doubtful else ink.good("fits")
     words = (
         f"{fits}: {units.show(memory['device'], 'B')} of {units.show(memory['capacity_bytes'], 'B')} per GPU"
         f" ({memory['device'] / memory['capacity_bytes']:.0%}){_fullest_stage(memory['stage'])}{_fullest_moment(memory['moment'])}"
