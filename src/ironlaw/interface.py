@@ -12,6 +12,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ironlaw.earlier import VERBS as SYNONYMS
+from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, MissingOptionError, QuestionError, UnknownOptionError, nearest_names, quote
 from ironlaw.question.options import GROUPS, OPTIONS, Option, heading_of
 
@@ -50,16 +52,9 @@ CATALOG = Argument("catalog", ("Sequence[str]", "str"), "folders of your records
 
 def names() -> list[str]:
     """The names of the functions, in the order of the command line."""
-    from ironlaw.cli.main import SYNONYMS, VERBS
+    from ironlaw.cli.main import VERBS
 
     return [*(verb for verb in VERBS if _is_question(verb)), *SYNONYMS]
-
-
-def first_name(verb: str) -> str:
-    """The name of a verb in the help, of a further name too."""
-    from ironlaw.cli import main
-
-    return main.first_name(verb)
 
 
 def _is_question(verb: str) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 from ironlaw.errors import import_extra
 
 SCHEMA_VERSION = 2  # of the JSON of answers and errors
-READABLE = (1, 2)  # schema versions of saved answers: 1 has warnings and headlines as bare sentences
 _WRITER = "ironlaw.report.notebook"
 
 

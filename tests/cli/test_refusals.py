@@ -77,7 +77,7 @@ REFUSED = [  # throughput above the roof
     ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --purchase-price=-1", "more than 0"),
     ("solve --parameters 30B --on h100-sxm --tokens 2T --deadline 30 --budget=-5", "more than 0"),
     # shares above 1
-    ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --utilisation 1.5", "at most 1"),
+    ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --utilization 1.5", "at most 1"),
     ("data llama-3-8b --on h100-sxm --gpus 8 --access-factor 1.5", "at most 1"),
     ("optimize --gpu-utilization 150%", "100 %"),
     ("scaling --parameters 7B --tokens 1T --final-share 1.5", "at most 1"),
@@ -90,7 +90,10 @@ REFUSED = [  # throughput above the roof
     ("roofline --gemm 1,2,3 --conv 1,2,3,4,5,6 --on h100-sxm", "one question at a time"),
     ("solve llama-3-8b --on h100-sxm --tokens 2T --gpus 512 --deadline 30 --mfu 0.4", "leave out"),
     ("scaling --parameters 7B --tokens 1T --compute 1e30", "any two decide the third"),
-    ("sites llama-3-8b --sites 2 --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --every 10 --fragments 20", "at most one piece"),
+    (
+        "sites llama-3-8b --sites 2 --on h100-sxm --gpus 64 --wan-bandwidth 1GB/s --tokens 1T --inner-steps 10 --outer-fragments 20",
+        "at most one piece",
+    ),
     ("money llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --residual 0.2", "no effect"),
     ("data llama-3-8b --on h100-sxm --gpus 8 --price 3", "data has no --price: it counts no money"),
     ("data llama-3-8b --on h100-sxm --gpus 8 --sample-size 1MB --bytes-per-token 4", "give --bytes-per-token or --sample-size, not both"),

@@ -16,7 +16,8 @@ import pytest
 import ironlaw
 from ironlaw import IronlawError as Error
 from ironlaw import interface
-from ironlaw.cli.main import SYNONYMS, VERBS, main
+from ironlaw.cli.main import VERBS, main
+from ironlaw.earlier import VERBS as SYNONYMS
 from ironlaw.question.options import OPTIONS
 from verbs import MODULES
 

@@ -165,9 +165,9 @@ def test_headers_take_a_part_of_the_line():
 
 def test_traffic_is_paid_by_the_terabyte():
     """Each of three sites sends 4/3 of the gradients in each of the exchanges of the run."""
-    for more, per_step in (({}, 1.0), ({"every": 100}, 0.01), ({"every": 100, "fragments": 10}, 0.01)):
+    for more, per_step in (({}, 1.0), ({"inner_steps": 100}, 0.01), ({"inner_steps": 100, "outer_fragments": 10}, 0.01)):
         found = answer(wan_price="20,20,50", **more)
-        pieces = more.get("fragments", 1.0)
+        pieces = more.get("outer_fragments", 1.0)
         sent = 4 / 3 * float(found["gradients"]) * pieces * float(found["steps"]) * per_step
         rows = by(found, "costs")
         assert rows["ashburn"]["sent"] == pytest.approx(sent)
@@ -328,7 +328,7 @@ def test_the_outer_state_is_eight_bytes_of_each_parameter_that_an_accelerator_up
 
 def test_a_plan_leaves_room_for_an_outer_state_on_the_device():
     """On eight accelerators a site the best plan has no room; the plan that has is slower."""
-    given = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 16, "price": 2, "every": 100, "global_batch_size": 64}
+    given = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 16, "price": 2, "inner_steps": 100, "global_batch_size": 64}
     host, device = (answer(**given, outer_state=where) for where in ("host", "device"))
     row, roomy = by(host, "outer_state")["ashburn"], by(device, "outer_state")["ashburn"]
     assert host.feasible and device.feasible
@@ -339,8 +339,8 @@ def test_a_plan_leaves_room_for_an_outer_state_on_the_device():
 
 def test_an_outer_state_without_room_is_a_no():
     """Two accelerators a site update half of 8B parameters each: 32 GB. A margin that is given is kept, and leaves no room for them."""
-    given = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 4, "price": 2, "every": 100, "global_batch_size": 64, "margin": 0.2,
-             "optimizer": "adamw-8bit"}  # fmt: skip
+    given = {"model": "llama-3-8b", "sites": "ashburn,dallas", "gpus": 4, "price": 2, "inner_steps": 100, "global_batch_size": 64,
+             "margin": 0.2, "optimizer": "adamw-8bit"}  # fmt: skip
     host, device = (answer(**given, outer_state=where) for where in ("host", "device"))
     row = by(device, "outer_state")["ashburn"]
     assert row["outer"] == pytest.approx(8 * 8030261248 / 2, rel=0.01)

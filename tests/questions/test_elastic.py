@@ -213,7 +213,7 @@ class TestSpot:
         )
         assert one["usd"] == pytest.approx(other["usd"], rel=1e-12)
 
-    @pytest.mark.parametrize("more", [{}, {"notice": "2min"}, {"notice": "2min", "replacement_time": "20min"}])
+    @pytest.mark.parametrize("more", [{}, {"preemption_notice": "2min"}, {"preemption_notice": "2min", "replacement_time": "20min"}])
     def test_at_the_break_even_both_cost_the_same(self, more):
         asked = {**RUN, "lost": "8", "spot_price": 1.2, **more}
         even = elastic(**asked, spot_rate=0.001)["break_even"][0]["spot_rate"]
@@ -223,7 +223,9 @@ class TestSpot:
     def test_notice_saves_work_only_where_a_checkpoint_fits_in_it(self):
         """14 bytes of 8.03 G parameters at 76.8 GB/s take 1.46 s."""
         asked = {**RUN, "lost": "8", "spot_price": 1.2, "spot_rate": 0.01}
-        none, short, enough = (elastic(**asked, **how)["spot"][1]["goodput"] for how in ({}, {"notice": "1s"}, {"notice": "2min"}))
+        none, short, enough = (
+            elastic(**asked, **how)["spot"][1]["goodput"] for how in ({}, {"preemption_notice": "1s"}, {"preemption_notice": "2min"})
+        )
         assert none == short < enough
 
     def test_fewer_interruptions_never_cost_more(self):

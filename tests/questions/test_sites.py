@@ -161,21 +161,28 @@ def test_a_shared_network_is_split_evenly(plain):
 def test_rarer_smaller_and_overlapped_exchanges_wait_less(plain):
     waits = [
         float(answer(**more)["exposed"])
-        for more in ({"gradients": "fp32"}, {}, {"gradients": "int8"}, {"every": 10}, {"every": 100}, {"every": 100, "beside": 1})
+        for more in (
+            {"gradients": "fp32"},
+            {},
+            {"gradients": "int8"},
+            {"inner_steps": 10},
+            {"inner_steps": 100},
+            {"inner_steps": 100, "overlap_steps": 1},
+        )
     ]
     assert waits == sorted(waits, reverse=True)
-    assert float(answer(every=100, beside=100)["exposed"]) == 0.0
+    assert float(answer(inner_steps=100, overlap_steps=100)["exposed"]) == 0.0
 
 
 def test_pieces_cost_latency_and_nothing_else(plain):
-    whole, pieces = (answer(every=100, fragments=n) for n in (1, 10))
+    whole, pieces = (answer(inner_steps=100, outer_fragments=n) for n in (1, 10))
     extra = 9 * 2 * plain["links"][0]["fibre"] / 100
     assert float(pieces["exposed"]) == pytest.approx(float(whole["exposed"]) + extra, rel=1e-9)
 
 
 def test_intellect_1_sends_400_times_less():
     """Published: int8 every 100 steps, 400 times less than gradients in fp32."""
-    assert answer(every=100, gradients="int8")["traffic_reduction"] == 400.0
+    assert answer(inner_steps=100, gradients="int8")["traffic_reduction"] == 400.0
 
 
 def test_each_site_has_its_own_grid_and_uneven_sites_their_share():
@@ -254,8 +261,8 @@ def test_the_audit_finds_a_wrong_site(tmp_path, line, said):
         ({"global_batch_size": 511}, "must be whole"),
         ({"wan_bandwidth": None}, "wan_bandwidth"),
         ({"tokens": None}, "tokens"),
-        ({"fragments": 2}, "at most one piece a step"),
-        ({"every": 10, "fragments": 5, "beside": 3}, "before the next"),
+        ({"outer_fragments": 2}, "at most one piece a step"),
+        ({"inner_steps": 10, "outer_fragments": 5, "overlap_steps": 3}, "before the next"),
         ({"exchange": "pipe"}, "shared_bandwidth"),
         ({"grid": "france,norway,spain"}, "3 values for 2 sites"),
         ({"grid": "oslo=norway"}, "site of grid"),

@@ -80,7 +80,8 @@ ROWS = {
     ),
     "sites-wait": Row("sites wait for {slowest}: {action}", "--batch-split balanced is {gain:.0%} faster", "batch_split"),
     "loss-of-rare-exchanges": Row(
-        "exchanging less often raises the loss, which is not counted: DiLoCo's papers report little at 100 to 500 steps", option="every"
+        "exchanging less often raises the loss, which is not counted: DiLoCo's papers report little at 100 to 500 steps",
+        option="inner_steps",
     ),
     "outer-state-not-placed": Row(
         "the outer state of DiLoCo needs 8 bytes a parameter, which --mfu (simplified) does not place", option="mfu"

@@ -14,6 +14,8 @@ from typing import Any
 import click
 
 from ironlaw import __version__
+from ironlaw.earlier import VERBS as SYNONYMS
+from ironlaw.earlier import first_name
 from ironlaw.errors import InputError, IronlawError, MissingOptionError, QuestionError, UnknownOptionError, nearest_names, one_line
 from ironlaw.shown import SCHEMA_VERSION
 
@@ -46,12 +48,6 @@ VERBS = {  # module in the package, and summary
     "catalog": ("cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
     "completion": ("cli.completion", "Print the script that completes verbs, options and names in bash, zsh or fish."),
 }
-SYNONYMS = {"search": "plan", "lessons": "optimize"}  # further names of verbs; an earlier version called optimize lessons
-
-
-def first_name(verb: str) -> str:
-    """The name of a verb in the help, of a further name too."""
-    return SYNONYMS.get(verb, verb)
 
 
 class Verbs(click.Group):

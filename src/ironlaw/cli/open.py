@@ -11,9 +11,9 @@ import click
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import print_note
 from ironlaw.cli.serve import PORT, read_port, serve
-from ironlaw.errors import InputError, import_extra, quote
+from ironlaw.earlier import check_version, rename_rates
+from ironlaw.errors import InputError, import_extra
 from ironlaw.files import check_output, read_saved, write_file
-from ironlaw.shown import READABLE
 
 _EXAMPLES = """
 \b
@@ -52,7 +52,7 @@ def command(file: str, port: str, browser: bool, html: str | None) -> int:
 
 def read_file(path: Path) -> tuple[str, dict[str, Any]]:
     """The verb and the answer in a file, in today's form; InputError for other files, and for answers that are not read."""
-    from ironlaw.estimate.saved import LARGEST, rename_rates
+    from ironlaw.estimate.saved import LARGEST
     from ironlaw.page.saved import in_todays_form, verb_of
 
     data = read_saved(path, LARGEST)
@@ -61,8 +61,7 @@ def read_file(path: Path) -> tuple[str, dict[str, Any]]:
     verb = verb_of(data)
     if verb is None:
         raise InputError(f"{path}: no answer of ironlaw: give a file from --json or --html")
-    if (version := data["schema_version"]) not in READABLE or isinstance(version, bool):
-        raise InputError(f"{path}: schema version {quote(version)}, this version reads {' and '.join(map(str, READABLE))}")
+    check_version(data["schema_version"], str(path))
     if verb == "estimate" and isinstance(data.get("throughput"), dict):
         data["throughput"] = rename_rates(data["throughput"])
     return verb, in_todays_form(data)

@@ -12,6 +12,7 @@ import click
 from ironlaw import __version__
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import json_text
+from ironlaw.earlier import first_name
 from ironlaw.errors import NoEffectError, UnknownNameError
 from ironlaw.files import read_shipped
 from ironlaw.question.options import OPTIONS, Option, flag, why_left_out
@@ -34,8 +35,6 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="with --options: print them as JSON")
 def command(verb: str | None, options: bool, as_json: bool) -> int:
     """Print the JSON Schema (draft 2020-12) of the answers of VERB with --json, of errors or of options; without VERB, the names."""
-    from ironlaw.cli.main import first_name
-
     verb = first_name(verb) if verb else None
     if options:
         return _print_options(verb, as_json)

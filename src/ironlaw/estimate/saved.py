@@ -9,11 +9,11 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ironlaw import files
+from ironlaw.earlier import check_version, rename_rates
 from ironlaw.errors import InputError, quote
 from ironlaw.question.asked import Asked
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
-from ironlaw.shown import READABLE
 
 LARGEST = 64 << 20  # bytes of a file; an answer takes 60 kB
 _LONGEST = 4096  # characters of an option's text
@@ -64,9 +64,7 @@ def answer_of(values: Any, path: Path, rank: int = 0) -> Saved:
     tree = _pick_plan(values, rank, path)
     if not isinstance(tree, dict) or not {"schema_version", "step", "memory", "plan"} <= set(tree):
         raise InputError(f"{path}: not an answer: schema_version, step, memory or plan is missing; {GIVE}")
-    if (version := tree["schema_version"]) not in READABLE or isinstance(version, bool):
-        known = " and ".join(map(str, READABLE))
-        raise InputError(f"{path}: schema version {quote(version)}, this version reads {known}: run ironlaw estimate --json again")
+    check_version(tree["schema_version"], str(path), ": run ironlaw estimate --json again")
     if "asked" not in tree:
         raise InputError(f"{path}: without the key 'asked', made by an earlier version: run ironlaw estimate --json again")
     _check(tree, str(path))
@@ -186,16 +184,3 @@ def _check(tree: Mapping[str, Any], where: str) -> None:
         for name, value in (tree.get(key) or {}).items():
             if name not in ("peak", "bands"):
                 files.check_shape(value, _Number | None, where, f"{key}.{name}")
-
-
-def rename_rates(rates: Mapping[str, Any]) -> dict[str, Any]:
-    """The rates of a file by today's names: earlier ones called the full square ``mfu``, and attention under a mask ``mfu_causal``.
-
-    >>> rename_rates({"mfu": 0.54, "mfu_causal": 0.5, "hfu": 0.7})
-    {'mfu': 0.5, 'hfu': None, 'mfu_full_square': 0.54, 'hfu_full_square': 0.7}
-    """
-    if "mfu_causal" not in rates:
-        return dict(rates)
-    rest = {name: value for name, value in rates.items() if name not in ("mfu_causal", "model_flop_per_second_per_gpu")}
-    renamed = {"mfu": rates["mfu_causal"], "hfu": None, "mfu_full_square": rates.get("mfu"), "hfu_full_square": rates.get("hfu")}
-    return {**rest, **renamed}

@@ -9,12 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.cautions.record import Caution
+from ironlaw.earlier import respell
 from ironlaw.errors import QuestionError, UnknownNameError, UnknownOptionError, nearest_names, speaking_of
 from ironlaw.question.forms import Form, check_form, check_pairs, choose
 from ironlaw.question.options import Option, flag, why_left_out
 from ironlaw.question.synonyms import resolve
 from ironlaw.question.words import PerParameter, readings_of
-from ironlaw.questions.textbook.options import respell, where_moved
+from ironlaw.questions.textbook.options import where_moved
 from ironlaw.shown import Columns, Shown
 
 if TYPE_CHECKING:  # a question's --help loads no numpy
@@ -195,8 +196,7 @@ def answer_question(verb: str, options: Mapping[str, Any], catalog: tuple[str, .
         return replace(answered, read=tuple(reading.sources))
 
     folders = given_folders(catalog)
-    verb, asked = respell(verb, options)
-    given = {name: value for name, value in asked.items() if value is not None}
+    verb, given = respell(verb, options)
     table = options_of(verb, given)
     given = resolve(given, table)
     values = read(given, table, verb)

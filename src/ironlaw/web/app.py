@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_shipped
-from ironlaw.interface import first_name
 from ironlaw.web import draw, work
 from ironlaw.web.work import Reply
 

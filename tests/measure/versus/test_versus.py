@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ironlaw
+from ironlaw.earlier import READABLE
 from ironlaw.errors import InputError, IronlawError, PlanError, QuestionError
 from ironlaw.measure.read.toml import shipped
 from ironlaw.measure.versus.compare import UNEXPLAINED, Measured, compare, find_entries, known_parts
 from ironlaw.measure.versus.predicted import load_prediction, read_estimate, read_saved_estimate, run_estimate
-from ironlaw.shown import READABLE
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632,

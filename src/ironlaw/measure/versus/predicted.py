@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
+from ironlaw.earlier import check_version, rename_rates
 from ironlaw.errors import InputError, MissingOptionError, PlanError, QuestionError, quote
-from ironlaw.estimate.saved import rename_rates
 from ironlaw.files import parse_json
 from ironlaw.measure.read.limits import open_bytes
 from ironlaw.question.options import flag
-from ironlaw.shown import READABLE
 
 if TYPE_CHECKING:
     from ironlaw.estimate.answer import Estimate
@@ -118,11 +117,7 @@ def _read(data: Any, where: str) -> Predicted:
     """Read the estimate in ``data``; InputError if something is wrong with it."""
     if not isinstance(data, dict) or not {"schema_version", "step", "plan"} <= set(data):
         raise InputError(f"{where}: not an estimate: schema_version, step or plan is missing; give a file from ironlaw estimate --json")
-    if data["schema_version"] not in READABLE or isinstance(data["schema_version"], bool):
-        version, known = quote(data["schema_version"]), " and ".join(map(str, READABLE))
-        raise InputError(
-            f"{where}: an estimate with schema version {version}, this version reads {known}: run ironlaw estimate --json again"
-        )
+    check_version(data["schema_version"], where, ": run ironlaw estimate --json again")
     step, plan = _read_table(data, "step", where), _read_table(data, "plan", where)
     if step.get("seconds") is None:
         raise InputError(f"{where}: the estimate has no step time, because its plan cannot run: estimate a plan that can")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw import files
+from ironlaw.earlier import check_version, respell
 from ironlaw.errors import InputError, QuestionError, UnsupportedError, quote
 from ironlaw.estimate.answer import answer
 from ironlaw.estimate.saved import LARGEST, Saved, answer_of
@@ -21,7 +22,6 @@ from ironlaw.questions.answer import Answer, Column, Table, answer_question
 from ironlaw.questions.diff.answers import check_answer_of_verb, compare_answers
 from ironlaw.questions.diff.ask import difference_of
 from ironlaw.search.answer import search
-from ironlaw.shown import READABLE
 
 NOW = "today"
 MOVED = (
@@ -48,8 +48,7 @@ def _check_version(data: Any, path: Path) -> None:
     """Refuse what is no answer, and answers of versions that are not read."""
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InputError(f"{path}: no answer of ironlaw: give a file from --json or --html")
-    if (version := data["schema_version"]) not in READABLE or isinstance(version, bool):
-        raise InputError(f"{path}: schema version {quote(version)}, this version reads {' and '.join(map(str, READABLE))}")
+    check_version(data["schema_version"], str(path))
     if "files" in data and "findings" in data:
         raise UnsupportedError(f"{path}: a diagnosis of files, which an answer does not hold: run ironlaw diagnose on them again")
 
@@ -59,7 +58,7 @@ def _of_verb(data: Data, path: Path, folders: tuple[str, ...]) -> Answer:
     saved = check_answer_of_verb(data, str(path))
     if saved is None:
         raise InputError(f"{path}: without the key 'headline', which every answer has: give a file from --json or --html")
-    verb, given = saved["asked"]["verb"], saved["asked"]["given"]
+    verb, given = respell(saved["asked"]["verb"], saved["asked"]["given"])
     if verb in _NO_QUESTION:
         raise UnsupportedError(f"{path}: an answer of ironlaw {verb}, whose question is other files: ask it of them")
     try:

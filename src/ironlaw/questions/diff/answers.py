@@ -8,6 +8,7 @@ from typing import Any
 
 from ironlaw import files
 from ironlaw.cautions.record import Sentence
+from ironlaw.earlier import respell
 from ironlaw.errors import InputError, QuestionError, quote
 from ironlaw.estimate.saved import LARGEST
 from ironlaw.questions.answer import Answer, Column, Table
@@ -44,7 +45,8 @@ def check_answer_of_verb(data: Any, path: str) -> Data | None:
         raise InputError(f"{path}: asked is {quote(asked)}, not a verb with the options given")
     if not isinstance(assumptions, list) or not all(isinstance(item, dict) for item in assumptions):
         raise InputError(f"{path}: assumptions is {quote(assumptions)}, not a list of tables")
-    return data
+    verb, given = respell(asked["verb"], asked["given"])
+    return {**data, "asked": {"verb": verb, "given": given}}
 
 
 def compare_answers(a: Data, b: Data, names: tuple[str, str]) -> Answer:

@@ -103,7 +103,7 @@ OPTIONS: dict[str, Option] = {
         needs=("spot_price",),
         excludes={"spot_mttf": ""},
     ),
-    "notice": Option(
+    "preemption_notice": Option(
         duration, "warning before an interruption, such as 2min: long enough, it saves a checkpoint", decided="none", needs=("spot_price",)
     ),
     "replacement_time": Option(duration, "time to get another spot machine after an interruption", decided="none", needs=("spot_price",)),
@@ -113,5 +113,5 @@ EXAMPLES = """\
   ironlaw elastic llama-3-8b --on h100-sxm --gpus 128 --global-batch-size 512
   ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --lost 8,2nodes,33% --batch scale
   ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --tokens 2T --repair-time 24h --spares 0,1,2,4
-  ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --tokens 2T --spot-price 1.5 --spot-rate 0.002 --notice 2min
+  ironlaw elastic llama-3-70b --on h100-sxm --gpus 512 --tokens 2T --spot-price 1.5 --spot-rate 0.002 --preemption-notice 2min
 """

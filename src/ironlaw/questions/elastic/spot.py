@@ -33,7 +33,7 @@ class Stops:
         self.useful = scalar(failures.seconds.inputs["seconds"])
         self.mttf, self.written = scalar(failures.mttf), scalar(failures.checkpoint_time)
         self.restart, self.replacement = base.rates.restart_time.value, values.get("replacement_time", 0.0)
-        self.saved = values.get("notice", 0.0) >= self.written  # the notice is long enough for a checkpoint
+        self.saved = values.get("preemption_notice", 0.0) >= self.written  # the notice is long enough for a checkpoint
 
     def interval(self, interruption: float) -> Term:
         """Work between checkpoints that loses least, where only what comes without notice repeats work."""

@@ -77,7 +77,7 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if spares:
         rows = [{**row, "spares": scalar(term)} for row, term in zip(rows, spares, strict=True)]
         words = f"{rows[-1]['spares']:,.0f} spare nodes are enough for {largest.gpus:,.0f} accelerators,"
-        told = {"spares": rows[-1]["spares"], "gpus": largest.gpus, "one_in": values.get("one_in", 100.0)}
+        told = {"spares": rows[-1]["spares"], "gpus": largest.gpus, "one_in": values.get("shortage_odds", 100.0)}
         lines.append(Sentence(f"{words} except one time in {told['one_in']:g}", "spares", told))
     tables = [
         Table("sizes", "The run by size (useful time includes stragglers)", (*SIZES, SPARES) if spares else SIZES, rows),
@@ -198,13 +198,13 @@ def _count_spares(values: dict[str, Any], run: Run) -> list[Term]:
     """Spare nodes at every size; none where no repair time is given."""
     if "repair_time" not in values:
         return []
-    if "one_in" not in values:
-        assume(run.assumptions, "one_in", "100", "default")
+    if "shortage_odds" not in values:
+        assume(run.assumptions, "shortage_odds", "100", "default")
     mttf = run.sizes[-1].failures.mttf.inputs["mttf_per_accelerator"]
     return [
         leaf(
             f"spares of {size.gpus:,.0f}", law.spares, "1", gpus=size.gpus, mttf_per_accelerator=mttf,
-            repair_time=values["repair_time"], one_in=values.get("one_in", 100.0),
+            repair_time=values["repair_time"], one_in=values.get("shortage_odds", 100.0),
         )
         for size in run.sizes
     ]  # fmt: skip

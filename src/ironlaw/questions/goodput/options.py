@@ -31,14 +31,25 @@ OPTIONS: dict[str, Option] = {
     "parameters": Option(tokens, "parameters of the model, with --work instead of MODEL, such as 405B", "N"),
     "work": Option(duration, "run time without failures, the same at every size, instead of MODEL and --tokens, such as 54days"),
     "repair_time": Option(duration, "repair time of a failed machine: also computes the spare nodes needed"),
-    "one_in": Option(at_least_one, "accept too few spare nodes one time in N", "N", decided="100", needs=("repair_time",)),
+    "shortage_odds": Option(at_least_one, "accept too few spare nodes one time in N", "N", decided="100", needs=("repair_time",)),
 }
 RUN = "missing run: give MODEL with --tokens, or --work with --parameters"
 FORMS = (
     Form(
         "--work and --parameters, which replace the estimate",
         when=("work", "parameters"),
-        takes=("repair_time", "one_in", "on", "gpus", "node", "fabric", "scale_up_size", "mttf", "restart_time", "checkpoint_bandwidth"),
+        takes=(
+            "repair_time",
+            "shortage_odds",
+            "on",
+            "gpus",
+            "node",
+            "fabric",
+            "scale_up_size",
+            "mttf",
+            "restart_time",
+            "checkpoint_bandwidth",
+        ),
         needs=("on", "gpus", OneOf(("work",), RUN), OneOf(("parameters",), RUN)),
         excludes={"checkpoint_every": "it counts steps, and --work has none; give MODEL with --tokens"},
     ),

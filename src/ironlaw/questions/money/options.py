@@ -15,7 +15,7 @@ OPTIONS: dict[str, Option] = {
     "reserved_price": Option(price, "reserved price, paid whether used or not: USD per accelerator hour, or provider/term"),
     "spot_price": Option(price, "price of interruptible machines: USD per accelerator hour, or provider/term"),
     "spot_mttf": Option(duration, "mean time between interruptions of one spot accelerator, such as 20000h", needs=("spot_price",)),
-    "utilisation": Option(share, "share of the time that reserved or owned accelerators are used", decided="1"),
+    "utilization": Option(share, "share of the time that reserved or owned accelerators are used", decided="1"),
     "purchase_price": Option(positive("USD"), "price of one accelerator with its share of server and network", "USD"),
     "residual": Option(
         share, "resale value at the end of --life, as a share of the purchase price", decided="0", needs=("purchase_price",)
@@ -55,5 +55,5 @@ FORMS = (
 )
 EXAMPLES = """\
   ironlaw money llama-3-70b --on h100-sxm --gpus 512 --tokens 1T
-  ironlaw money --gpu-hours 1.2M --gpus 1024 --on h100-sxm --purchase-price 30000 --utilisation 60%
+  ironlaw money --gpu-hours 1.2M --gpus 1024 --on h100-sxm --purchase-price 30000 --utilization 60%
 """

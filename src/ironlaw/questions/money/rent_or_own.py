@@ -70,7 +70,7 @@ def price_rent(values: Mapping[str, Any], run: AskedRun, folders: tuple[str, ...
     payments.append(_payment_row("  one restart", price, scalar(restart.inputs["seconds"]), restart, note))
     reserved, spot = _bind_named_price("reserved_price", values, run, folders), _bind_named_price("spot_price", values, run, folders)
     if reserved is not None:
-        utilisation = values.get("utilisation", 1.0)
+        utilisation = values.get("utilization", 1.0)
         term = leaf(
             "cost reserved", ownership.owned_cost, "USD", gpus=run.gpus, seconds=seconds, standing=reserved, running_rate=0.0,
             utilisation=utilisation,
@@ -144,9 +144,9 @@ def price_purchase(values: Mapping[str, Any], run: AskedRun, power: Power, rent:
         given_or_default(name, values.get(name), getattr(record, name), run.assumptions)
         for name in ("life", "electricity_price", "hosting_price")
     )
-    utilisation = values.get("utilisation", 1.0)
-    if "utilisation" not in values:
-        assume(run.assumptions, "utilisation", "1", "default")
+    utilisation = values.get("utilization", 1.0)
+    if "utilization" not in values:
+        assume(run.assumptions, "utilization", "1", "default")
     warnings = [] if "staff" in values else [caution("staff-not-counted")]
     staff = values.get("staff", 0.0)
     hosting = leaf("hosting", ownership.hosting, "USD/s", power_limit=power.limit, hosting_price=room_price)

@@ -128,21 +128,22 @@ class Wan:
 def bind_exchange(given: dict[str, Any]) -> Exchange:
     """The exchange of the question, checked."""
     exchange = Exchange(
-        given.get("exchange", "ring"), given.get("gradients", "bf16"), given.get("every", 1.0), given.get("fragments", 1.0),
-        given.get("beside", 0.0),
+        given.get("exchange", "ring"), given.get("gradients", "bf16"), given.get("inner_steps", 1.0), given.get("outer_fragments", 1.0),
+        given.get("overlap_steps", 0.0),
     )  # fmt: skip
     every, fragments = exchange.every, exchange.fragments
     if fragments > every:
         raise QuestionError(
-            f"--fragments {fragments:g} with --every {every:g}: at most one piece a step; give --every {fragments:g} or more"
+            f"--outer-fragments {fragments:g} with --inner-steps {every:g}: at most one piece a step; "
+            f"give --inner-steps {fragments:g} or more"
         )
     if exchange.beside > every / fragments:
         raise QuestionError(
-            f"--beside {exchange.beside:g}: an exchange starts every {every / fragments:g} steps and must end before the next;"
+            f"--overlap-steps {exchange.beside:g}: an exchange starts every {every / fragments:g} steps and must end before the next;"
             " give at most that"
         )
     if "outer_state" in given and every == 1:
-        raise NoEffectError("--outer-state has no effect with an exchange every step: give --every, such as --every 100")
+        raise NoEffectError("--outer-state has no effect with an exchange every step: give --inner-steps, such as --inner-steps 100")
     return exchange
 
 

@@ -163,9 +163,9 @@ OWN: dict[str, Option] = {
     **group("Exchange", {
         "exchange": Option(one_of(("ring", "tree", "pipe")), "ring, tree, or pipe (one link for all sites)", "NAME", decided="ring"),
         "gradients": Option(one_of(tuple(GRADIENT_BYTES)), "format sent: bf16, fp32, fp16, fp8, int8, int4", "TYPE", decided="bf16"),
-        "every": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo", "STEPS", decided="1"),
-        "fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo", decided="1"),
-        "beside": Option(window, "steps of computation that an exchange overlaps", "STEPS", decided="0"),
+        "inner_steps": Option(whole, "steps between exchanges: 1 is data parallel, more is DiLoCo", "STEPS", decided="1"),
+        "outer_fragments": Option(whole, "pieces that are exchanged at different times: streaming DiLoCo", decided="1"),
+        "overlap_steps": Option(window, "steps of computation that an exchange overlaps", "STEPS", decided="0"),
         "outer_state": Option(
             one_of(PLACES), "memory of DiLoCo's outer momentum and outer weights: host or device", "WHERE", decided="host"
         ),
@@ -213,7 +213,7 @@ FORMS = (
     Form("an estimate of each site", needs=("model", "sites", "on", "gpus", "tokens", LINES)),
 )
 EXAMPLES = """\
-  ironlaw sites llama-3-70b --sites ashburn,dallas,lulea --on h100-sxm --gpus 3072 --wan-bandwidth 100Gb/s --tokens 1.4T --every 100
+  ironlaw sites llama-3-70b --sites ashburn,dallas,lulea --on h100-sxm --gpus 3072 --wan-bandwidth 100Gb/s --tokens 1.4T --inner-steps 100
   ironlaw sites llama-3-70b --sites us-east-1,europe-west4 --on h100-sxm,b200-sxm --gpus 512,256 --wan-bandwidth 10GB/s --tokens 1T
-  ironlaw sites llama-3-70b --sites oslo,46.0,9.0 --grid norway,italy --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --every 50
+  ironlaw sites llama-3-70b --sites oslo,46.0,9.0 --on h100-sxm --gpus 2048 --wan-bandwidth 1GB/s --tokens 1T --inner-steps 50
 """

@@ -67,7 +67,7 @@ def tabulate_exchanges(
 
 def _make_exchange_row(start: dict[str, Any], asked: dict[str, Any], way: dict[str, Any], folders: tuple[str, ...]) -> dict[str, Any]:
     """One run at several sites with one exchange; a row without an answer says why."""
-    start = {**start, "way": way.get("exchange", "ring"), "format": way.get("gradients", "bf16"), "every": way.get("every", 1.0)}
+    start = {**start, "way": way.get("exchange", "ring"), "format": way.get("gradients", "bf16"), "every": way.get("inner_steps", 1.0)}
     try:
         answer = ask_verb("sites", read({**asked, **way}, SITES, "sites"), folders)
     except (UnknownNameError, UnitError):

@@ -23,9 +23,10 @@ def models(value: Any, flag: str) -> tuple[Any, ...]:
 
 
 EXCHANGE = (  # passed to sites unchanged
-    "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "every", "fragments", "beside",
+    "wan_bandwidth", "shared_bandwidth", "wan_efficiency", "wan_price", "latency", "exchange", "gradients", "inner_steps",
+    "outer_fragments", "overlap_steps",
 )  # fmt: skip
-EXCHANGE_LISTS = ("exchange", "gradients", "every")  # every combination is a row of the table of exchanges
+EXCHANGE_LISTS = ("exchange", "gradients", "inner_steps")  # every combination is a row of the table of exchanges
 OWN: dict[str, Option] = {
     "model": Option(models, "comma list of models", "MODEL[,..]", records="models"),
     "on": ESTIMATE["on"],

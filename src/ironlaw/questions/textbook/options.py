@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ironlaw.earlier import MOVED
+from ironlaw.earlier import OPTIONS as RENAMED
 from ironlaw.errors import MissingOptionError, ValueRangeError
 from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.kinds import kind
@@ -154,37 +156,6 @@ EXAMPLES = """\
 """
 
 
-class Moved(NamedTuple):
-    """A chapter that another verb answered in an earlier version."""
-
-    verb: str
-    option: str  # that asked for it
-    chapter: str = ""  # "": the value of the option names it
-
-
-MOVED = (
-    Moved("optimize", "table"),
-    Moved("sweep", "mfu", "sweep"),
-    Moved("sites", "model_of", "ten-sites"),
-    Moved("scaling", "model_of", "critical-batch"),
-)
-
-
-def respell(verb: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """A question as this version asks it: what an earlier one asked of another verb is a chapter.
-
-    >>> respell("optimize", {"table": "optimizers", "parameters": "7B"})
-    ('textbook', {'chapter': 'optimizers', 'parameters': '7B'})
-    >>> respell("sweep", {"parameters": "7B", "mfu": 0.4})[0], respell("money", {"mfu": 0.4})[0]
-    ('textbook', 'money')
-    """
-    for moved in MOVED:
-        if moved.verb == verb and given.get(moved.option) is not None:
-            asked = dict(given) if moved.option in OPTIONS else {name: value for name, value in given.items() if name != moved.option}
-            return "textbook", {"chapter": moved.chapter or given[moved.option], **asked}
-    return verb, given
-
-
 def where_moved(verb: str, name: str) -> str:
     """The chapter that takes an option which a verb took in an earlier version; "" where there is none."""
     chapters = [moved.chapter or "CHAPTER" for moved in MOVED if moved.verb == verb]
@@ -192,8 +163,9 @@ def where_moved(verb: str, name: str) -> str:
 
 
 def earlier_options(verb: str, options: Mapping[str, Option]) -> dict[str, Option]:
-    """Options that a verb took in an earlier version, for chapters: its command line still reads them."""
+    """Options by the names of an earlier version, and those that it took for chapters: the command line of a verb still reads them."""
     rows = [moved for moved in MOVED if moved.verb == verb]
     asked = {moved.option: OPTIONS.get(moved.option, CHAPTER) for moved in rows}
     taken = {name: OPTIONS[name] for moved in rows for name in (CHAPTERS[moved.chapter].takes if moved.chapter else OF_TABLES)}
-    return {name: option for name, option in {**asked, **taken}.items() if name not in options}
+    renamed = {old: options[new] for old, new in RENAMED.get(verb, {}).items() if new in options}
+    return {name: option for name, option in {**asked, **taken, **renamed}.items() if name not in options}
