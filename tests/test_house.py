@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "earlier": {"errors"},
     "divisors": set(),
     "files": {"errors"},
+    "progress": set(),
     "units": {"errors"},
     "terms": set(),
     "formulas": set(),
@@ -39,6 +40,7 @@ MAY_IMPORT = {
     "cluster": {"catalog", "errors", "frozen"},
     "plan": {"frozen"},
     "estimate": {
+        "progress",
         "cautions",
         "shown", "question", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "formulas", "divisors", "units", "errors",
         "files", "frozen",
@@ -53,19 +55,22 @@ MAY_IMPORT = {
     },
     # drawn from the plain data of an answer alone
     "page": {"units", "files"},
-    "web": {"page", "report", "interface", "validate", "catalog", "files", "errors"},
+    "web": {"progress", "page", "report", "interface", "validate", "catalog", "files", "errors"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {
+        "progress",
         "cautions",
         "launch", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms", "units", "errors", "files",
     },
     "search": {
+        "progress",
         "cautions",
         "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "terms", "divisors", "units", "errors", "files",
     },
     # a comparison prints the launch flags of its plans, and a saved search is searched again: the other edges between siblings
     "questions": {
+        "progress",
         "cautions",
         "launch", "search", "shown", "question", "estimate", "precision", "job", "cluster", "plan", "catalog", "law", "terms",
         "units", "errors", "files",
@@ -77,6 +82,7 @@ MAY_IMPORT = {
     # the verbs as Python functions: the tables of options, and the function that each verb runs
     "interface": {"cli", "search", "questions", "measure", "question", "estimate", "catalog", "units", "errors"},
     "cli": {
+        "progress",
         "shown",
         "cautions",
         "measure", "questions", "search", "validate", "launch", "report", "page", "web", "question", "estimate", "precision", "job",

@@ -8,8 +8,9 @@ import importlib
 import itertools
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,9 @@ from ironlaw.earlier import VERBS as SYNONYMS
 from ironlaw.earlier import first_name
 from ironlaw.errors import InputError, IronlawError, MissingOptionError, QuestionError, UnknownOptionError, nearest_names, one_line
 from ironlaw.shown import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from ironlaw.progress import Progress
 
 PATIENCE = 3.0  # s that a person waits without a word
 VERBS = {  # module in the package, and summary
@@ -105,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal without block characters shows question marks, not a traceback
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        with patience(words[:1] != ["plan"]):  # which shows its progress
+        with patience("Ctrl-C: the best so far" if words[:1] == ["plan"] else "Ctrl-C stops it"):
             status: Any = cli.main(words or ["--help"], prog_name="ironlaw", standalone_mode=False, obj=tuple(words))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
@@ -167,20 +171,43 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 @contextlib.contextmanager
-def patience(wanted: bool = True) -> Iterator[None]:
-    """Say on a terminal that an answer takes long, so that nobody waits without a word."""
-    if not wanted or sys.stderr is None or not sys.stderr.isatty():
+def patience(hint: str) -> Iterator[None]:
+    """Show on a terminal how far long work is, or at least that it takes long, so that nobody waits without a word."""
+    if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     from threading import Timer
 
-    said = Timer(PATIENCE, lambda: report_error("still computing; Ctrl-C stops it", 0))
+    from ironlaw.progress import watched
+
+    line = ProgressLine(hint)
+    said = Timer(PATIENCE, lambda: line.shown or report_error(f"still computing; {hint}", 0))
     said.daemon = True
     said.start()
     try:
-        yield
+        with watched(line.show):
+            yield
     finally:
         said.cancel()
+
+
+class ProgressLine:
+    """A line of standard error that is written over: from the first second on, at most five times a second."""
+
+    def __init__(self, hint: str) -> None:
+        self.hint, self.shown, self.since, self.last = hint, False, time.monotonic(), 0.0
+
+    def show(self, progress: Progress | None) -> None:
+        """Write how far the work is; with None clear the line."""
+        now = time.monotonic()
+        with contextlib.suppress(OSError, ValueError):
+            if progress is None:
+                sys.stderr.write("\r\x1b[K" if self.shown else "")
+                self.shown = False
+            elif now - self.since > 1.0 and now - self.last > 0.2:
+                self.last, self.shown = now, True
+                sys.stderr.write(f"\r\x1b[K{progress} ({self.hint})")
+            sys.stderr.flush()
 
 
 def report_error(message: str, status: int) -> int:

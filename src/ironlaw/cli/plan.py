@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,10 +97,7 @@ def _search(question: Question, folders: tuple[str, ...], form: Form, csv_file: 
     from ironlaw.search.as_data import plan_table, search_data
 
     tables = csv_file is not None or parquet_file is not None
-    progress = _progress_writer()
-    result = run(question, folders, progress)
-    if progress is not None:
-        progress("")
+    result = run(question, folders)
     explained = _explain_best(result, result.listed()[0], form.explain) if form.explain is not None else ""
     data = search_data(result, form.explain is not None, advice=not tables or form.name != "table", outlined=form.name == "json")
     write_report(form, "plan", lambda: data)
@@ -169,26 +164,6 @@ def _stage_arguments(result: SearchResult, data: dict[str, Any]) -> str:
         return ""
     further = result.settings[0].bound.model.num_nextn_predict_layers
     return f"Stages in Megatron-LM: {join(stage_flags(plan['layers_per_stage'], plan['vpp'], further))}\n"
-
-
-def _progress_writer() -> Any:
-    """A function that writes the progress on the terminal after the first second; None where standard error is no terminal."""
-    if not sys.stderr.isatty():
-        return None
-    started, last = time.monotonic(), [0.0]
-
-    def show(text: str) -> None:
-        """Write ``text`` over the last line, at most five times a second; an empty text clears the line."""
-        seconds = time.monotonic()
-        if not text:  # the search is over: clear the line
-            sys.stderr.write("\r\x1b[K" if last[0] else "")
-            return
-        if seconds - started > 1.0 and seconds - last[0] > 0.2:
-            last[0] = seconds
-            sys.stderr.write(f"\r\x1b[K{text} (Ctrl-C: the best so far)")
-            sys.stderr.flush()
-
-    return show
 
 
 def write_csv(rows: list[dict[str, Any]], name: str) -> None:

@@ -14,6 +14,7 @@ from ironlaw.catalog.records import Accelerator
 from ironlaw.estimate.answer import Estimate, Group
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.law.flops import per_token
+from ironlaw.progress import Count, counted
 from ironlaw.question.defaults import MOST_ACCELERATORS
 from ironlaw.terms import plain, scalar
 
@@ -88,11 +89,24 @@ def fewest_count(tried: Sequence[float], node: int, score: Score) -> float | Non
     """
     if not tried:
         return None
-    low, high = _bracket(tried, score, GUESS * tried[0])
-    if high is None:
-        return None
-    below, enough = tried[low] if low >= 0 else 0.0, tried[high]
-    return _refine(below, enough, node, score) if below else enough
+    with counted("numbers of accelerators") as count:
+        score = _told(score, count)
+        low, high = _bracket(tried, score, GUESS * tried[0])
+        if high is None:
+            return None
+        below, enough = tried[low] if low >= 0 else 0.0, tried[high]
+        return _refine(below, enough, node, score) if below else enough
+
+
+def _told(score: Score, count: Count) -> Score:
+    """A score that tells how many numbers were tried."""
+
+    def scored(gpus: float) -> float:
+        found = score(gpus)
+        count.tell(count.done + 1)
+        return found
+
+    return scored
 
 
 def _bracket(tried: Sequence[float], score: Score, guess: float) -> tuple[int, int | None]:
@@ -150,6 +164,12 @@ def most_count(tried: Sequence[float], node: int, score: Score) -> float | None:
     >>> most_count(round_counts(8), 8, lambda count: float(100 <= count <= 2700))
     2688.0
     """
+    with counted("numbers of accelerators") as count:
+        return _most_count(tried, node, _told(score, count))
+
+
+def _most_count(tried: Sequence[float], node: int, score: Score) -> float | None:
+    """``most_count``."""
     steps = octaves(tried)
     last, failed = None, 0
     for place, at in enumerate(steps):

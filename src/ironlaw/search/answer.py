@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from ironlaw.estimate.planner.plans import Plans, join_plans, sort_plans
 from ironlaw.estimate.planner.rows import row_of
 from ironlaw.estimate.planner.space import ENDS, WORDS
 from ironlaw.estimate.planner.unsearched import unsearched
+from ironlaw.progress import steps, watched
 from ironlaw.question import defaults
 from ironlaw.question.asked import Asked, with_options
 from ironlaw.question.fields import Row
@@ -388,25 +390,23 @@ def run(question: Question, folders: tuple[str, ...] = (), progress: Progress | 
     started, folders = time.monotonic(), load.with_constants(folders, question.asked.calibration_version)
     settings = settings_of(question, folders, picked=False)
     tried: list[Setting] = []
-    done = {"plans": 0, "settings": 0}
+    done = {"plans": 0}
 
     def go_on(plans: int) -> bool:
         done["plans"] += plans
-        if progress is not None:
-            progress(f"{done['plans']:,} plans, {done['settings']} of {len(settings)} settings")
         return not done["plans"] or time.monotonic() - started < question.time_limit  # the first plans are always timed
 
     partial = False
     try:
-        if is_sized(question):
-            settings, tried = _sized_settings(settings, go_on)
-        for at, first in enumerate(settings):
-            if first.swept is None:  # with the batch of an estimate, and the axes that its listed plans share
-                settings[at] = replace(first, planned=None, found=np.inf) if tried else on_count(first, first.gpus)
-            if not settings[at].run(go_on):
-                partial = True
-                break
-            done["settings"] += 1
+        with watched(lambda one: progress(str(one)) if one else None) if progress else nullcontext():
+            if is_sized(question):
+                settings, tried = _sized_settings(settings, go_on)
+            for at, first in enumerate(steps(list(settings), "settings") if len(settings) > 1 else settings):
+                if first.swept is None:  # with the batch of an estimate, and the axes that its listed plans share
+                    settings[at] = replace(first, planned=None, found=np.inf) if tried else on_count(first, first.gpus)
+                if not settings[at].run(go_on):
+                    partial = True
+                    break
     except KeyboardInterrupt:
         if not done["plans"]:
             raise  # nothing was timed: there is no answer, not even "no"

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw import units
 from ironlaw.estimate.planner.best import TIMED, Visit
 from ironlaw.estimate.planner.bounds import ROUNDING
 from ironlaw.estimate.planner.evidence import row_price, scores, sort_by_score
@@ -32,6 +33,7 @@ from ironlaw.estimate.planner.grid import (
 from ironlaw.estimate.planner.plans import OPENED, Plans, join_plans, open_rows, sort_plans
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.estimate.planner.timing import Timed, over_cells, time_cells
+from ironlaw.progress import counted
 from ironlaw.question.defaults import NEAR
 
 KIND_AXES = ("tp", "pp", "cp", "ep")  # axes of the mesh that plans of one kind use alike
@@ -285,12 +287,27 @@ def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:
     swept = Sweep.begin(task)
     if not task.mesh.rows:
         return swept
+    with counted("meshes", task.mesh.rows) as count:
+
+        def told(plans: int) -> bool:
+            """Tell how many meshes were visited, and the best time so far."""
+            best = float(swept.best.min())
+            count.tell(swept.rows, units.show(best, "s") if np.isfinite(best) else "")
+            return go_on(plans)
+
+        _visit_all(swept, told)
+    return swept
+
+
+def _visit_all(swept: Sweep, go_on: Callable[[int], bool]) -> None:
+    """Visit the rows of a sweep: a sample, those that may matter in the order of their bound, and all others to be counted."""
+    task = swept.task
     visit = Visit(task)
     order = np.argsort(row_minimum(visit.least), kind="stable")
     sample = np.zeros(order.size, dtype=bool)
     sample[:: max(order.size // SAMPLE, 1)] = True  # rows of all bounds, for times to beat
     if not _in_blocks(swept.visit, task, order[sample], visit, go_on):
-        return swept
+        return
     order, excluded, width = order[~sample], [], ROWS
     while order.size:
         rows, order, width = order[:width], order[width:], 2 * width
@@ -298,11 +315,10 @@ def sweep(task: Task, go_on: Callable[[int], bool] = lambda _: True) -> Sweep:
         hopeful = swept.hopeful(hopeful, visit.lean.of(hopeful), visit.tighter.of(hopeful))
         excluded.append(np.setdiff1d(rows, hopeful, assume_unique=True))
         if not _in_blocks(swept.visit, task, hopeful, visit, go_on):
-            return swept
+            return
     for index, choices in kinds(task, np.concatenate([order, *excluded])):
         if not _in_blocks(swept.count, task, index, visit, go_on, choices):
             break
-    return swept
 
 
 Look = Callable[[Any, Choices, Visit], int]

@@ -23,6 +23,7 @@ from ironlaw.estimate.step import step
 from ironlaw.estimate.table import answer_many
 from ironlaw.job import Job
 from ironlaw.plan import Plan
+from ironlaw.progress import steps
 from ironlaw.validate.runs import Run, Skipped, short_reason
 
 LONGEST = 1e6  # seconds; a longer step, of more than eleven days, is a typing error
@@ -79,7 +80,7 @@ def prepare(runs: Sequence[Run], folders: tuple[str, ...] = ()) -> tuple[Prepare
     batches: dict[str, tuple[Job, Cluster, list[Plan], list[int]]] = {}
     keys: dict[int, str] = {}
     at = 0
-    for run in runs:
+    for run in steps(runs, "published runs"):
         variants = range(at, at + len(run.asked))
         at += len(run.asked)
         try:

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw import units
 from ironlaw.estimate.planner.bounds import BOUNDED, ROUNDING, bounds_alike, memory_at_least, step_at_least
 from ironlaw.estimate.planner.grid import MOST_CELLS, ROWS, Choices, Task, evaluate_cells, rooms, row_minimum, usable_choices
 from ironlaw.estimate.planner.pages import keep_pages
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.timing import all_but, keep_used, over_cells, time_cells
+from ironlaw.progress import counted
 
 FIRST = 128  # rows of a task whose bound is tightened first, to have a time to beat
 MANY = 8 * ROWS  # rows of which the bound is tightened at once
@@ -237,10 +239,13 @@ def _fastest_rows(visits: list[Visit], room: float, limit: float) -> tuple[float
     The first rows of all tasks are timed before further rows of any, so that all tasks have a good time to beat.
     """
     queues, width = [Queue(visit, room, limit) for visit in visits], 2 * ROWS
-    while any(queue.rows.size for queue in queues):
-        for queue in sorted(queues, key=lambda one: float(one.bound.min(initial=np.inf))):
-            limit = queue.time_next(width, limit)
-        width *= 4
+    number = sum(queue.rows.size for queue in queues)
+    with counted("meshes", number) as count:
+        while left := sum(queue.rows.size for queue in queues):
+            count.tell(number - left, units.show(limit, "s") if np.isfinite(limit) else "")
+            for queue in sorted(queues, key=lambda one: float(one.bound.min(initial=np.inf))):
+                limit = queue.time_next(width, limit)
+            width *= 4
     least = min(float(queue.times.min(initial=np.inf)) for queue in queues)
     if least > limit or not np.isfinite(least):
         return np.inf, []

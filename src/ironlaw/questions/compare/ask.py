@@ -7,7 +7,6 @@ three-roof model of ``textbook.three_roof`` answers beside the estimate where it
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from ironlaw.errors import IronlawError, MissingOptionError, NoEffectError, Ques
 from ironlaw.estimate.bind.batch import objective_of_several
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
+from ironlaw.progress import counted
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.options import flag
@@ -147,12 +147,23 @@ def _asked(values: Mapping[str, Any]) -> list[tuple[float | None, float | None]]
     return [(count, target) for count in counts for target in targets]
 
 
-def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any, folders: tuple[str, ...]) -> Iterator[Candidate]:
-    """A row for every count or target, accelerator and framework."""
+def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any, folders: tuple[str, ...]) -> list[Candidate]:
+    """A row for every count or target, accelerator and framework; the best so far is told while they are made."""
+    total = len(_asked(values)) * len(values.get("framework", ("",))) * len(hardware)
+    goal, found = default_goal(values), list[Candidate]()
+    with counted("accelerators", total) as count:
+        for candidate in _each_candidate(hardware, values, model, folders):
+            found.append(candidate)
+            best = min(found, key=lambda one: objective(one, goal))
+            count.tell(len(found), best.label if math.isfinite(objective(best, goal)) else "")
+    return found
+
+
+def _each_candidate(hardware: Sequence[Hardware], values: dict[str, Any], model: Any, folders: tuple[str, ...]) -> Iterator[Candidate]:
+    """The rows, each made when it is asked for."""
     asked, frameworks = _asked(values), values.get("framework", ("",))
     several, total = len(frameworks) > 1, len(asked) * len(frameworks) * len(hardware)
     shared = objective_of_several(frameworks, folders)
-    done = 0
     for one in hardware:
         for framework in frameworks:
             cells: dict[Any, Cell] = {}
@@ -173,8 +184,6 @@ def _candidates(hardware: Sequence[Hardware], values: dict[str, Any], model: Any
                     candidate = Candidate(
                         one, label, place, framework if several else "", target, count=count, error=error, no_count=str(error)
                     )
-                done += 1
-                _show_progress(f"{done}/{total}: {label}")
                 yield candidate
 
 
@@ -209,12 +218,6 @@ def _launch_flags(cell: Cell, gpus: float | None, model: Any) -> tuple[dict[str,
     plan["stages"] = layers_by_stage(group.job, group.plan, 0)
     rows = flags_of(plan, model.num_hidden_layers, model.num_nextn_predict_layers)
     return tuple({"framework": plan["framework"], **row} for row in rows)
-
-
-def _show_progress(text: str) -> None:
-    """A line for every cell, on a terminal alone."""
-    if sys.stderr.isatty():
-        sys.stderr.write(text + "\n")
 
 
 def _sorted(candidates: list[Candidate], values: dict[str, Any]) -> list[Candidate]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import QuestionError
+from ironlaw.progress import steps
 from ironlaw.questions.answer import Answer, Table, filled_columns
 from ironlaw.questions.elastic import less, spares, spot
 from ironlaw.questions.elastic.base import Base, bind_base
@@ -24,7 +25,7 @@ def ask(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     if "repair_time" in values:
         lefts += spares.lefts(base, values["repair_time"])
     base.tabulate(lefts)
-    found = [less.after(base, loss) for loss in losses]
+    found = [less.after(base, loss) for loss in steps(losses, "losses")]
     rows = [less.loss_row(base, one) for one in found]
     headline: list[str] = [
         less.full_sentence(base),

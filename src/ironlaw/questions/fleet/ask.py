@@ -12,6 +12,7 @@ from ironlaw.cautions.table import caution
 from ironlaw.errors import MissingOptionError
 from ironlaw.estimate.answer import Estimate
 from ironlaw.law import cost
+from ironlaw.progress import steps
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.fleet.gantt import Bar, chart
@@ -62,7 +63,7 @@ class Fleet:
     def tasks(self, more: float = 1.0) -> list[Task]:
         """The jobs as the schedule sees them, on pools of ``more`` times their accelerators."""
         found = []
-        for at, job in enumerate(self.reservation.jobs):
+        for at, job in enumerate(steps(self.reservation.jobs, "jobs")):
             runs = [*self.rates.runs(at), *(self.rates.runs(at, more) if more > 1.0 else ())]
             found.append(Task(tuple(dict.fromkeys(run.mode for run in runs)), self.deadline(at), job.value))
         return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from ironlaw.estimate.bands import likely_rate
 from ironlaw.estimate.held import change_options
+from ironlaw.progress import steps
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column
 from ironlaw.questions.optimize.options import LOADER
@@ -156,11 +157,10 @@ def try_all(setting: Setting, anew: bool = True) -> Tried:
             not_tried.append((technique, change))
         elif change is not None:
             changes[technique.name] = change
-    trials = []
-    for technique in TECHNIQUES:
-        if technique.name in changes:
-            others = conflicts(technique, changes)
-            trials.append(replace(try_change(setting, base, (technique,), changes[technique.name]), conflicts=others))
+    trials: list[Trial] = []
+    for technique in steps([one for one in TECHNIQUES if one.name in changes], "techniques", lambda: _best_so_far(trials)):
+        others = conflicts(technique, changes)
+        trials.append(replace(try_change(setting, base, (technique,), changes[technique.name]), conflicts=others))
     if anew:
         trials = _choose_anew(setting, trials)
     for trial in trials:
@@ -169,6 +169,12 @@ def try_all(setting: Setting, anew: bool = True) -> Tried:
             not_tried.append((trial.techniques[0], prefix + trial.why_not))
     possible = [trial for trial in trials if trial.after is not None]
     return Tried(base, tuple(sort_trials(possible, base.fits)), tuple(not_tried))
+
+
+def _best_so_far(trials: Sequence[Trial]) -> str:
+    """The technique with the largest gain so far, and its gain."""
+    best = max((trial for trial in trials if trial.fits), key=lambda trial: trial.gain or 0.0, default=None)
+    return f"{best.name} {best.gain:+.1%}" if best is not None and best.gain is not None and best.gain > 0.0 else ""
 
 
 def sort_trials(trials: Sequence[Trial], fits: bool) -> list[Trial]:

@@ -19,6 +19,7 @@ from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
 from ironlaw.estimate.offers import describe_offers, offers
 from ironlaw.law import run as law
+from ironlaw.progress import steps
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.words import PerParameter
@@ -74,7 +75,7 @@ def _sweep_estimates(values: dict[str, Any], folders: tuple[str, ...]) -> Answer
             rounding,
             folders,
         )
-        for model, run, seq_len, batch, gpus, cap, capacity in itertools.product(*lists)
+        for model, run, seq_len, batch, gpus, cap, capacity in steps(list(itertools.product(*lists)), "runs")
     ]
     rows = [row for row, *_ in estimates]
     errors = [error for *_, error in estimates if error is not None and error.option]
