@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
+import anyio
 import pytest
 from starlette.testclient import TestClient
 
 import ironlaw
+import slow_work
 from ironlaw.errors import QuestionError
-from ironlaw.web import app, draw, work
+from ironlaw.web import app, draw, events, work
 
 HELD = "tp=2&pp=1&zero=1&micro_batch_size=1&recompute=none&global_batch_size=64"
 QUESTION = f"model=llama-3-8b&on=h100-sxm&gpus=8&tokens=1T&{HELD}"
@@ -169,3 +172,74 @@ def test_a_saved_answer_is_shown_as_it_stands_in_its_file(client):
     assert reply.status_code == 200 and "a sentence of &lt;another&gt; time" in reply.text and "ironlaw again old.json" in reply.text
     assert 'href="/money?model=llama-3-8b&amp;on=h100-sxm&amp;gpus=8&amp;tokens=1T"' in reply.text
     assert client.get("/saved").status_code == 404
+
+
+# --- events
+
+
+def read_events(text):
+    """Names and data of the events of a stream."""
+    return [(name, json.loads(data)) for name, data in re.findall(r"^event: (\w+)\ndata: (.*)$", text, flags=re.MULTILINE)]
+
+
+def test_a_stream_tells_how_far_a_search_is_and_ends_with_the_part(client):
+    query = "model=llama-3-8b&on=h100-sxm&gpus=64&tokens=1T&global_batch_size=256"
+    reply = client.get(f"/events/plan?{query}")
+    found = read_events(reply.text)
+    assert reply.headers["content-type"].startswith("text/event-stream") and "script-src 'self'" in reply.headers["content-security-policy"]
+    assert found[-1][0] == "answer" and all(name == "progress" for name, _ in found[:-1])
+    part = client.get(f"/part/plan?{query}").json()
+    assert found[-1][1]["title"] == part["title"] and "Best of" in found[-1][1]["html"]
+    shares = [data["share"] for _, data in found[:-1] if "meshes" in data["text"]]
+    assert all(0.0 <= share <= 1.0 for share in shares)
+
+
+def test_a_stream_says_why_there_is_no_answer(client):
+    for query, said in (("modl=x", "unknown option"), ("model=llama-3-9b&on=h100-sxm&gpus=8", "nearest"), ("", "What would you train")):
+        ((name, data),) = read_events(client.get(f"/events/estimate?{query}").text)
+        assert name == "answer" and said in data["html"]
+
+
+def test_how_far_a_worker_is_stands_in_a_file(tmp_path):
+    from ironlaw.progress import Progress
+
+    notes = events.Notes(str(tmp_path / "progress"))
+    notes.note(Progress("meshes", 1, 4, "7 s"))
+    notes.note(Progress("meshes", 2, 4))  # too soon after the last
+    notes.note(None)
+    assert json.loads((tmp_path / "progress").read_text()) == {"text": "1 of 4 meshes, best so far 7 s", "share": 0.25}
+
+
+def stream(response, leaves):
+    """What a response sends; the client leaves when the worker has written the file ``leaves``."""
+    sent = []
+
+    async def receive():
+        while leaves is None or not leaves.exists():
+            await anyio.sleep(0.1)
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    async def run():
+        response.limiter = anyio.CapacityLimiter(1)
+        with anyio.fail_after(60.0):
+            await response({}, receive, send)
+
+    anyio.run(run)
+    return sent
+
+
+def test_a_client_that_leaves_stops_its_worker(tmp_path):
+    mine = tmp_path / "pid"
+    sent = stream(events.EventStream(slow_work.sleep, (str(mine), 300.0), None, 300.0), mine)
+    assert [message["type"] for message in sent] == ["http.response.start"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mine.read_text()), 0)
+
+
+def test_an_answer_that_takes_too_long_says_so(tmp_path):
+    sent = stream(events.EventStream(slow_work.sleep, (str(tmp_path / "pid"), 300.0), None, 3.0), None)
+    ((name, data),) = read_events(b"".join(message.get("body", b"") for message in sent).decode())
+    assert name == "answer" and data["status"] == 503 and "more than 3 s" in data["html"]

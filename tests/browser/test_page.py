@@ -123,6 +123,19 @@ def test_a_copied_address_gives_the_same_page_elsewhere(open_page):
     assert second.inner_text("#answer .values") == first.inner_text("#answer .values")
 
 
+def test_a_search_says_how_far_it_is_and_stops(open_page):
+    page = open_page("/plan")
+    for name, value in (("model", "llama-3-70b"), ("on", "h100-sxm,b200-sxm,mi300x"), ("tokens", "1T"), ("gpus", "64..4096")):
+        page.locator(f"#q-{name}").evaluate("(field, value) => { field.value = value }", value)
+    page.click("#question button[type=submit]")
+    page.wait_for_function(
+        "() => !document.querySelector('#busy').hidden && / of /.test(document.querySelector('#busy .words').textContent)"
+    )
+    page.click("#stop")
+    page.wait_for_selector("#busy", state="hidden")
+    assert page.url.endswith("/plan") and "What would you train" in page.inner_text("h1")
+
+
 def test_a_wrong_name_offers_the_nearest(open_page):
     page = open_page("/estimate?model=llama-3-9b&on=h100-sxm&gpus=8&global_batch_size=64")
     assert "nearest" in page.inner_text("main")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from starlette.routing import Route
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_shipped
-from ironlaw.web import draw, work
+from ironlaw.web import draw, events, work
 from ironlaw.web.work import Reply
 
 VERBS = (
@@ -75,6 +74,7 @@ def make_app(saved: str = "") -> Starlette:
         Route("/catalog/{kind}/{name}", _record),
         Route("/openapi.json", _openapi),
         Route("/part/{verb}", _part),
+        Route("/events/{verb}", _events),
         Route("/api/{verb}", _api),
         Route("/report/{verb}", _report),
         Route("/explain", _explain),
@@ -135,9 +135,6 @@ def _error(status: int, code: str, message: str) -> JSONResponse:
 
 async def _asked(request: Request, function: Callable[..., Reply], quick: bool, *arguments: Any) -> Reply | None:
     """What a worker answers; None where the browser has gone. Its process is stopped then, and where it takes too long."""
-    state = request.app.state
-    if not hasattr(state, "limits"):
-        state.limits = {True: CapacityLimiter(2), False: CapacityLimiter(2)}
     found: Reply | None = None
     with anyio.move_on_after(SECONDS[quick]) as late:
         async with anyio.create_task_group() as group:
@@ -148,12 +145,17 @@ async def _asked(request: Request, function: Callable[..., Reply], quick: bool, 
                 group.cancel_scope.cancel()
 
             group.start_soon(watch)
-            found = await anyio.to_process.run_sync(function, *arguments, cancellable=True, limiter=state.limits[quick])
+            found = await anyio.to_process.run_sync(function, *arguments, cancellable=True, limiter=_limiter(request, quick))
             group.cancel_scope.cancel()
-    if late.cancelled_caught and found is None:
-        error: dict[str, Any] = {"code": "too-long", "option": None, "value": None, "nearest": [], "offers": []}
-        message = f"The answer takes more than {SECONDS[quick]:g} s: give more of the plan, or ask on the command line."
-        return Reply(503, json.dumps({"error": {**error, "message": message}}), "No answer", f"<main id=answer><h1>{message}</h1></main>")
+    return work.too_long(SECONDS[quick]) if late.cancelled_caught and found is None else found
+
+
+def _limiter(request: Request, quick: bool) -> CapacityLimiter:
+    """How many workers may answer at once: some for quick questions, some for others."""
+    state = request.app.state
+    if not hasattr(state, "limits"):
+        state.limits = {True: CapacityLimiter(2), False: CapacityLimiter(2)}
+    found: CapacityLimiter = state.limits[quick]
     return found
 
 
@@ -204,6 +206,19 @@ async def _part(request: Request) -> Response:
     if found is None:
         return Response(status_code=499)
     return JSONResponse({"title": f"{found.title}, ironlaw", "html": found.html}, found.status)
+
+
+async def _events(request: Request) -> Any:
+    """What changes of a page when its question changes, as a stream that tells how far the answer is."""
+    verb = _verb(request)
+    try:
+        given = _question(request, verb)
+    except IronlawError as error:
+        return events.Fixed(422, "No answer", str(draw.problem(error.data(), {}, verb)))
+    if not given:
+        return events.Fixed(200, "Ask a question", str(draw.empty(verb)))
+    quick = verb in QUICK
+    return events.EventStream(events.told, (verb, given), _limiter(request, quick), SECONDS[quick])
 
 
 async def _api(request: Request) -> Response:

@@ -46,6 +46,13 @@ class Reply(NamedTuple):
     html: str = ""
 
 
+def too_long(seconds: float) -> Reply:
+    """The reply where an answer takes longer than it may."""
+    message = f"The answer takes more than {seconds:g} s: give more of the plan, or ask on the command line."
+    data = {"code": "too-long", "option": None, "value": None, "message": message, "nearest": [], "offers": []}
+    return Reply(503, _json({"error": data}), "No answer", f'<main id="answer"><h1>{message}</h1></main>')
+
+
 def answer_data(verb: str, given: Mapping[str, str]) -> dict[str, Any]:
     """The answer of a verb as plain data; an IronlawError where there is none."""
     check_words(given)

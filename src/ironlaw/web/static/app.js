@@ -15,8 +15,8 @@ async function go(url, push = true) {
   const mine = (running = new AbortController());
   const slow = setTimeout(() => showBusy("asking; a search takes seconds"), 400);
   try {
-    const reply = await fetch("/part" + url.pathname + url.search, { signal: mine.signal });
-    const found = await reply.json();
+    const reply = await fetch("/events" + url.pathname + url.search, { signal: mine.signal });
+    const found = await lastEvent(reply, (progress) => !busy.hidden && running === mine && showBusy(progress.text, progress.share));
     if (mine.signal.aborted) return;
     if (push) history.pushState(null, "", url);
     exchange(found.html);
@@ -32,6 +32,21 @@ async function go(url, push = true) {
   }
 }
 
+// the stream of events of a reply: each "progress" is shown, "answer" is the last
+async function lastEvent(reply, show) {
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ; ) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("the stream ended without an answer");
+    text += value;
+    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
+      const [, name, data] = text.slice(0, end).match(/^event: (\w+)\ndata: (.*)$/s);
+      if (name === "answer") return JSON.parse(data);
+      show(JSON.parse(data));
+    }
+  }
+}
+
 function exchange(html) {
   const focused = document.activeElement?.id;
   const opened = [...page.querySelectorAll("details[open] > summary > .name")].map((name) => name.textContent);
@@ -42,7 +57,9 @@ function exchange(html) {
   dress(page);
 }
 
-function showBusy(words) {
+function showBusy(words, share = null) {
+  busy.classList.toggle("counted", share !== null);
+  if (share !== null) busy.style.setProperty("--done", share);
   busy.querySelector(".words").textContent = words;
   busy.hidden = false;
 }
