@@ -74,8 +74,8 @@ def test_a_wrong_question_is_refused_in_a_sentence(client, query, status, said):
 
 
 def test_a_model_with_a_hub_name_is_no_file():
-    work.check_words({"model": "meta-llama/Meta-Llama-3-8B", "overlap": "tp,pp", "tokens": "1.5T"})
-    for value in ("/etc/passwd", "~/x", "a=/etc", "x,/etc", "..", "C:\\x"):
+    work.check_words({"model": "meta-llama/Meta-Llama-3-8B", "overlap": "tp,pp", "tokens": "1.5T", "gpus": "64..4096"})
+    for value in ("/etc/passwd", "~/x", "a=/etc", "x,/etc", "..", "a/..", "../x", "a/../x", "x,..", "C:\\x", "..\\x"):
         with pytest.raises(QuestionError):
             work.check_words({"model": value})
 

@@ -16,7 +16,8 @@ import ironlaw
 from ironlaw.errors import IronlawError, QuestionError
 
 LONGEST = 4096  # characters of a value
-_REACHES_OUT = re.compile(r"(^|[=,:;\s])[/~\\]|\.\.")  # a path that would leave the empty folder a worker runs in
+# a path that would leave the empty folder a worker runs in; 64..4096 is a range
+_REACHES_OUT = re.compile(r"(^|[=,:;\s])[/~\\]|\.\.[/\\]|(^|[=,:;\s/\\])\.\.($|[,;\s])")
 _OF_FILES = ("catalog", "correction")  # options that only name files
 
 
@@ -49,7 +50,7 @@ class Reply(NamedTuple):
 def too_long(seconds: float) -> Reply:
     """The reply where an answer takes longer than it may."""
     message = f"The answer takes more than {seconds:g} s: give more of the plan, or ask on the command line."
-    data = {"code": "too-long", "option": None, "value": None, "message": message, "nearest": [], "offers": []}
+    data: dict[str, Any] = {"code": "too-long", "option": None, "value": None, "message": message, "nearest": [], "offers": []}
     return Reply(503, _json({"error": data}), "No answer", f'<main id="answer"><h1>{message}</h1></main>')
 
 
