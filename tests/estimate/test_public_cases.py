@@ -15,6 +15,8 @@ import ironlaw
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.cautions.record import sentences
+from ironlaw.errors import UnsupportedError
+from ironlaw.terms import scalar
 
 GB = 1e9
 LLAMA_70B = {
@@ -401,3 +403,17 @@ def test_more_sharding_that_may_need_more_memory_says_so():
     assert three["memory"]["device"] > two["memory"]["device"]
     assert any("zero 2 may need less" in str(line) for line in three["warnings"])
     assert not any("zero 2 may need less" in str(line) for line in two["warnings"])
+
+
+def test_a_generation_cache_keeps_the_keys_and_values_of_recomputed_layers():
+    """A LoRA of 7B with use_cache on took 4 GB more: 32 layers of keys and values, 4,096 wide, for 4 x 2,048 tokens."""
+    asked = {"on": "a100-sxm-80gb", "gpus": 1, "lora_rank": 16, "seq_len": 2048, "micro_batch_size": 4, "framework": "huggingface"}
+    without, kept = (
+        scalar(ironlaw.estimate("llama-2-7b", **asked, recompute="full", key_value_cache=on).groups[0].memory.allocated)
+        for on in (False, True)
+    )
+    assert kept - without == pytest.approx(32 * 2 * 4096 * 8192 * 2)  # 4.3 GB
+    idle = ironlaw.estimate("llama-2-7b", **asked, recompute="none", key_value_cache=True)
+    assert any("--key-value-cache has no effect" in line for line in sentences(idle.warnings))
+    with pytest.raises(UnsupportedError, match="has no generation cache"):
+        ironlaw.estimate("llama-2-7b", on="a100-sxm-80gb", gpus=8, framework="megatron", use_cache=True)

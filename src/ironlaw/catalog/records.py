@@ -341,6 +341,7 @@ class Framework(Record):
     default_zero: int = 1
     selective_recompute: tuple[str, ...] = ("attention",)
     legacy: bool = False  # from before 2023: slower hosts, more Python between kernels
+    generation_cache: bool = False  # a forward pass may keep keys and values of all layers, as generation needs them
     compiled_recompute: bool = False  # the compiler removes the last product of a recomputed block, which backward does not need
     gather_unit: str = word("layer", "matrix", default="layer")  # of ZeRO 3: a wrapped module, or each operand, by the compiler
     overlap: tuple[str, ...] = ("grad-reduce", "param-gather", "pp")

@@ -94,6 +94,8 @@ def _list_idle(asked: Asked, job: Job, chosen: Collection[Collection[str]], over
             idle.append((name, f"without --offload {needs}"))
     if not asked.lora_rank:
         idle += [(name, "without --lora-rank: everything is trained") for name in ("lora_targets", "lora_sets")]
+    if not any((row.recompute or "").startswith(("full", "every", "share", "segments")) for row in asked.rows):
+        idle.append(("key_value_cache", "where no whole layer is recomputed: attention keeps its keys and values anyway"))
     if not oversubscribed:
         idle.append(("rail_optimised", "where no link above the NICs is oversubscribed"))
     if asked.document_length >= _longest_sequence(asked):

@@ -53,6 +53,7 @@ def bind_job(
         assume(assumptions, "loss scaling", "dynamic; no step is skipped for an infinity", "default")
     scaling, gather = _bind_narrow(asked, framework, formats, assumptions) if formats.narrow else _bind_wide(asked, framework, formats)
     _check_attention_precision(asked, cluster, flash)
+    _check_cache(asked, framework)
     _assume_layers(model, assumptions)
     same = {name: getattr(asked, name) for name in OfJob.fields}  # taken as they are
     decided = {
@@ -82,6 +83,14 @@ def bind_job(
 def _first_of(names: tuple[str, ...], usual: str) -> str:
     """The usual name where a stack has it, or is not known; else the first that it has."""
     return usual if has(names, usual) or not names else names[0]
+
+
+def _check_cache(asked: Asked, framework: Framework) -> None:
+    """Refuse a cache of keys and values in a framework that has none."""
+    if asked.key_value_cache and not framework.generation_cache:
+        raise UnsupportedError(
+            f"--key-value-cache on: {framework.name} has no generation cache: leave it out, or name --framework huggingface"
+        )
 
 
 def _check_attention_precision(asked: Asked, cluster: Cluster, flash: bool) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.documents.columns import fullest
 from ironlaw.estimate.layer import uneven
-from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of
+from ironlaw.estimate.layer.kinds import Kind, kinds, layer_of_kind, layers_of, sized
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory import autocast, moments
 from ironlaw.estimate.memory.activations import checkpoint_width, checkpoints_of, hidden_state, layer_activations
@@ -35,6 +35,7 @@ from ironlaw.estimate.pipeline.in_flight import in_flight_of_last_chunk, in_flig
 from ironlaw.estimate.pipeline.stages import Stage, stages
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
+from ironlaw.law import activations
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold, leaf, total
 
@@ -273,6 +274,7 @@ def saved_activations(job: Job, plan: Plan, s: Shapes, stage: Stage, saved: dict
         ),
         boundary,
         *own,
+        *([cached_keys(job, plan, s, stage, in_flight * on_device)] if job.key_value_cache else []),
     ]
 
 
@@ -281,6 +283,32 @@ def tower_checkpoints(job: Job, plan: Plan, s: Shapes, stage: Stage, kind: Kind,
     layers = float(kind.trained) * layers_of(stage, kind, job.model) * plan.recompute_layers
     job_of_kind, sizes = layer_of_kind(job, plan, s, kind)
     return hidden_state(f"checkpoints of {kind.name}", job_of_kind, plan, sizes, layers * in_flight)
+
+
+def cached_keys(job: Job, plan: Plan, s: Shapes, stage: Stage, in_flight: Any) -> Term:
+    """Keys and values that the cache of recomputed layers holds until their micro-batch is through; other layers keep them anyway."""
+    e, parts = job.precision.activation_bytes, []
+    for kind in kinds(job.model):
+        if kind.attends_along:
+            model = sized(job.model, kind)
+            width = 2.0 * model.num_key_value_heads * model.head_dim
+            if model.kv_lora_rank:
+                width = model.num_attention_heads * (model.qk_nope_head_dim + model.qk_rope_head_dim + model.v_head_dim)
+            times = layers_of(stage, kind, job.model) * plan.recompute_layers * in_flight
+            parts.append(
+                leaf(
+                    "keys and values",
+                    activations.mlp,
+                    "B",
+                    times=times,
+                    tokens=s.tokens,
+                    intermediate_size=width,
+                    saved=1.0,
+                    tp=plan.tp,
+                    bytes_per_element=e,
+                )
+            )
+    return total("key-value cache", parts, unit="B")
 
 
 def transit_buffers(job: Job, plan: Plan, s: Shapes) -> Term:
