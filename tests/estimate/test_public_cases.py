@@ -413,7 +413,7 @@ def test_a_generation_cache_keeps_the_keys_and_values_of_recomputed_layers():
         for on in (False, True)
     )
     assert kept - without == pytest.approx(32 * 2 * 4096 * 8192 * 2)  # 4.3 GB
-    idle = ironlaw.estimate("llama-2-7b", **asked, recompute="none", key_value_cache=True)
-    assert any("--key-value-cache has no effect" in line for line in sentences(idle.warnings))
+    idle = ironlaw.estimate("llama-2-7b", **asked, recompute="none", key_value_cache=True).row()
+    assert any("--key-value-cache has no effect" in line for line in sentences(idle["warnings"]))
     with pytest.raises(UnsupportedError, match="has no generation cache"):
         ironlaw.estimate("llama-2-7b", on="a100-sxm-80gb", gpus=8, framework="megatron", use_cache=True)

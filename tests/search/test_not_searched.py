@@ -190,7 +190,10 @@ def changes_of(saved):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['model']} on {case['gpus']} {case['on']}")
 def test_no_option_that_the_page_does_not_list_beats_a_held_plan(case, tmp_path):
-    """One option at a time, with the memory that the plan keeps free; whatever the stack or a rule refuses is no better plan."""
+    """One option at a time, with the memory that the plan keeps free; whatever the stack or a rule refuses is no better plan.
+
+    A plan whose values nobody measured is worse by the score, and the page names the fastest of them: an option must not beat that.
+    """
     best = ironlaw.estimate(**case)
     data = best.row(0)
     path = tmp_path / "best.json"
@@ -198,7 +201,8 @@ def test_no_option_that_the_page_does_not_list_beats_a_held_plan(case, tmp_path)
     saved, room = read_answer(path), (1.0 - data["memory"]["margin"]) * data["memory"]["capacity_bytes"]
     assert data["memory"]["device"] <= room
     assert results(answer(saved.held))["seconds"] == pytest.approx(data["step"]["seconds"], rel=1e-12)
-    beaten = {}
+    beaten, faster = {}, data["faster_unmeasured"]
+    fastest = min(data["step"]["seconds"], faster["seconds"] if faster else data["step"]["seconds"])
     for name, value in changes_of(saved):
         if name in data["not_searched"]:
             continue
@@ -210,6 +214,6 @@ def test_no_option_that_the_page_does_not_list_beats_a_held_plan(case, tmp_path)
         except IronlawError:
             continue
         if found["seconds"] is not None and found["bytes"] <= room:
-            beaten[name, value] = 1.0 - found["seconds"] / data["step"]["seconds"]
+            beaten[name, value] = 1.0 - found["seconds"] / fastest
     assert len(beaten) > 5
     assert {change: gain for change, gain in beaten.items() if gain > SLACK} == {}

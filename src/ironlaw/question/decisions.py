@@ -26,6 +26,7 @@ BATCH = Decision(settled="says how much a step learns from; where it is open, it
 RUN = Decision(settled="belongs to the run, and changes no step")
 ANSWER = Decision(settled="says how the answer is made")
 FASTEST = Decision(settled="no held plan of tests/search/test_not_searched.py gains 1 % by another value")
+WASTE = Decision(settled="off is never worse: it only takes memory")
 OF_STAGES = Decision(settled="the splits of last_stage_layers have it")
 
 

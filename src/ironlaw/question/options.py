@@ -8,7 +8,7 @@ from typing import Any
 
 from ironlaw.frozen import Frozen
 from ironlaw.question import defaults
-from ironlaw.question.decisions import ANSWER, AXIS, BATCH, DATA, FASTEST, MACHINE, MODEL, OF_STAGES, RUN, Decision, part_of
+from ironlaw.question.decisions import ANSWER, AXIS, BATCH, DATA, FASTEST, MACHINE, MODEL, OF_STAGES, RUN, WASTE, Decision, part_of
 from ironlaw.question.kinds import Kind, kind_of
 from ironlaw.question.readers import (
     at_least_one,
@@ -378,7 +378,7 @@ OPTIONS: dict[str, Option] = {
             decided="the framework's", search=FASTEST),
         "key_value_cache": Option(switch,
             "a recomputed layer keeps its keys and values, where the model's generation cache (use_cache) was left on",
-            default=False, of_job=True, also=("use_cache",), search=FASTEST),
+            default=False, of_job=True, also=("use_cache",), search=WASTE),
         "optimizer_in_backward": Option(switch,
             "update each weight in the backward pass and free its gradient: less memory, one micro-batch a step",
             default=False, of_job=True, search=FASTEST),
