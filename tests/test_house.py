@@ -47,15 +47,21 @@ MAY_IMPORT = {
     },
     # a page prints what its room found
     "report": {
-        "page",
+        "figures", "page",
         "cautions",
         "search", "questions", "measure", "validate", "shown", "question", "estimate", "precision", "job", "cluster",
         "plan", "catalog", "terms", "formulas",
         "units", "errors", "files",
     },
     # drawn from the plain data of an answer alone
+<<<<<<< HEAD
     "page": {"units", "files"},
     "web": {"progress", "page", "report", "interface", "validate", "catalog", "files", "errors"},
+=======
+    "figures": {"units", "files", "errors"},
+    "page": {"figures", "units", "files"},
+    "web": {"figures", "page", "report", "interface", "validate", "catalog", "files", "errors"},
+>>>>>>> 1a220755 (Draw answers as figures: 28 specifications in Vega-Lite, and files of them from ironlaw figure)
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {
@@ -85,7 +91,7 @@ MAY_IMPORT = {
         "progress",
         "shown",
         "cautions",
-        "measure", "questions", "search", "validate", "launch", "report", "page", "web", "question", "estimate", "precision", "job",
+        "measure", "questions", "search", "validate", "launch", "report", "figures", "page", "web", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",
     },

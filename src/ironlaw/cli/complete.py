@@ -56,6 +56,16 @@ def complete_every_record(ctx: click.Context, param: click.Parameter, written: s
     return _begin_with(sorted({name for kind in KINDS for name in load.names(kind)}), written)
 
 
+def complete_figures(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
+    """Complete names of figures, and behind one the name of a file."""
+    del param
+    if ctx.params.get("words"):
+        return [CompletionItem(written, type="file")]
+    from ironlaw.figures.table import FIGURES
+
+    return _begin_with(list(FIGURES), written)
+
+
 def complete_files(ctx: click.Context, param: click.Parameter, written: str) -> list[CompletionItem[Any]]:
     """Let the shell complete the name of a file."""
     del ctx, param

@@ -46,6 +46,7 @@ VERBS = {  # module in the package, and summary
     "diagnose": ("cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
     "validate": ("cli.validate", "Measure the error of estimates on published runs, or on your own."),
     "runs": ("cli.runs", "Store measured runs: list, show, compare, gate."),
+    "figure": ("cli.figure", "Draw an answer as SVG, PNG or PDF, as a Vega-Lite specification, or as its data."),
     "serve": ("cli.serve", "Serve the page on this machine: answers to look at, change and send."),
     "open": ("cli.open", "Open a saved answer or a report on the page of this machine."),
     "schema": ("cli.schema", "Print the JSON Schema of a verb's answers, for scripts that read them."),
