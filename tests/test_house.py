@@ -54,14 +54,9 @@ MAY_IMPORT = {
         "units", "errors", "files",
     },
     # drawn from the plain data of an answer alone
-<<<<<<< HEAD
-    "page": {"units", "files"},
-    "web": {"progress", "page", "report", "interface", "validate", "catalog", "files", "errors"},
-=======
     "figures": {"units", "files", "errors"},
     "page": {"figures", "units", "files"},
-    "web": {"figures", "page", "report", "interface", "validate", "catalog", "files", "errors"},
->>>>>>> 1a220755 (Draw answers as figures: 28 specifications in Vega-Lite, and files of them from ironlaw figure)
+    "web": {"progress", "figures", "page", "report", "interface", "validate", "catalog", "files", "errors"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {
@@ -91,7 +86,8 @@ MAY_IMPORT = {
         "progress",
         "shown",
         "cautions",
-        "measure", "questions", "search", "validate", "launch", "report", "figures", "page", "web", "question", "estimate", "precision", "job",
+        "measure", "questions", "search", "validate", "launch", "report",
+        "figures", "page", "web", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",
     },

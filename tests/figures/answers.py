@@ -46,8 +46,8 @@ MADE = {
     "overlap": lambda: ironlaw.roofline(**{**RUN, "tokens": None}, **HELD).to_dict(),
     "validate": read_shipped,
     "compare": lambda: ironlaw.compare("llama-3-8b", on="h100-sxm,a100-sxm-80gb", gpus=16, tokens="1T", **HELD).to_dict(),
-    "checkpointing": lambda: ironlaw.lessons(**{**RUN, "tokens": None}, **{**HELD, "recompute": None}, table="checkpoints").to_dict(),
-    "energy-precision": lambda: ironlaw.lessons(**{**RUN, "tokens": None}, **HELD, most=1).to_dict(),
+    "checkpointing": lambda: ironlaw.textbook(**{**RUN, "tokens": None}, **{**HELD, "recompute": None}, chapter="checkpoints").to_dict(),
+    "energy-precision": lambda: ironlaw.optimize(**{**RUN, "tokens": None}, **HELD, most=1).to_dict(),
 }  # fmt: skip
 
 

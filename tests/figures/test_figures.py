@@ -192,7 +192,7 @@ def test_a_band_of_money_lies_on_the_ray_of_its_rent():
     assert column("compare", "million_usd") == sorted(column("compare", "million_usd"))
 
 
-def test_the_tables_of_lessons_are_drawn_as_they_are():
+def test_techniques_are_drawn_as_they_are():
     assert [size * GIB for size in column("checkpointing", "GiB")] == pytest.approx(
         [one["device"] for one in asked("checkpointing")["checkpoints"]]
     )

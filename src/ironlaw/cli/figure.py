@@ -98,7 +98,7 @@ def answer_of(found: Any, words: Sequence[str]) -> Any:
     more = [] if found.words and found.words[0] in asked else found.words
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        arguments = [*asked, *more, "--json"]
+        arguments = [*more, *asked, "--json"]
         status = command_of(found.verb).main(
             arguments, prog_name=f"ironlaw {found.verb}", standalone_mode=False, obj=(found.verb, *arguments)
         )

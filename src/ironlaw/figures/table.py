@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.figures import of_compare, of_diagnosis, of_estimate, of_lessons, of_plan, of_roofline, of_rows, of_validation
+from ironlaw.figures import of_compare, of_diagnosis, of_estimate, of_plan, of_roofline, of_rows, of_techniques, of_validation
 from ironlaw.figures.marks import Answer, Row, Spec
 
 
@@ -103,14 +103,14 @@ FIGURES: dict[str, Figure] = {
     ),
     "checkpointing": Figure(
         "what does checkpointing save?",
-        "lessons",
-        of_lessons.checkpointing,
+        "textbook",
+        of_techniques.checkpointing,
         ("checkpoints",),
-        ("--table", "checkpoints"),
+        ("checkpoints",),
         example=f"{_SMALL} --tp 2 --pp 1",
     ),
     "energy-precision": Figure(
-        "what energy does a precision take?", "lessons", of_lessons.energy_precision, ("techniques", "base"), example=_SMALL
+        "what energy does a precision take?", "optimize", of_techniques.energy_precision, ("techniques", "base"), example=_SMALL
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Figures of the tables of lessons: what checkpointing saves, energy of precisions."""
+"""Figures of techniques: what checkpointing saves, energy of precisions."""
 
 from __future__ import annotations
 
