@@ -56,7 +56,7 @@ BY_NAME = {
     "deadline": ("30", "2w", "12h"),
     "time_limit": ("5",),
     "top": ("3",),
-    "three_roof": ("corrected", "as-printed", "off"),
+    "formulas": ("corrected", "as-printed"),
     "task": ("training", "inference"),
     "roofs": ("overlap", "serial"),
     "utilization": ("0.5", "compute=0.7"),

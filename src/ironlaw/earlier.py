@@ -16,7 +16,7 @@ _EXCHANGE = {"every": "inner_steps", "fragments": "outer_fragments", "beside": "
 OPTIONS: dict[str, dict[str, str]] = {  # by verb: an option of an earlier version, and its name today
     "sites": _EXCHANGE,
     "sweep": _EXCHANGE,
-    "textbook": _EXCHANGE,
+    "textbook": {**_EXCHANGE, "three_roof": "formulas"},
     "goodput": {"one_in": "shortage_odds"},
     "elastic": {"notice": "preemption_notice"},
     "money": {"utilisation": "utilization"},
@@ -30,9 +30,16 @@ class Moved(NamedTuple):
     option: str  # that asked for it
     chapter: str = ""  # "": the value of the option names it
     stays: bool = False  # the chapter has the option, too
+    off: str = ""  # a value that did not ask for it
 
 
+_OF_THREE_ROOF = (
+    "task", "peak", "bandwidth", "nic", "utilization", "parameters", "kappa", "gamma", "alpha_opt", "c_act", "gradient_bytes", "dp",
+    "gpus_per_replica", "roofs",
+)  # fmt: skip
 MOVED = (
+    Moved("compare", "three_roof", "three-roof", stays=True, off="off"),
+    *(Moved("compare", name, "three-roof", stays=True) for name in _OF_THREE_ROOF),
     Moved("optimize", "table"),
     Moved("sweep", "mfu", "sweep", stays=True),
     Moved("sites", "model_of", "ten-sites"),
@@ -54,7 +61,7 @@ def respell(verb: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     (('sites', {'inner_steps': 100}), 'textbook')
     """
     verb = first_name(verb)
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None and not _is_off(verb, name, value)}
     for moved in MOVED:
         if moved.verb == verb and moved.option in given:
             chapter = moved.chapter or given[moved.option]
@@ -65,6 +72,11 @@ def respell(verb: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if old in given and new in given:
             raise ConflictError(f"--{old.replace('_', '-')} is --{new.replace('_', '-')}: give it once", option=new)
     return verb, {renamed.get(name, name): value for name, value in given.items()}
+
+
+def _is_off(verb: str, name: str, value: Any) -> bool:
+    """True for an option of an earlier version that did not ask for its chapter."""
+    return any(moved.off and (moved.verb, moved.option, moved.off) == (verb, name, value) for moved in MOVED)
 
 
 def check_version(version: Any, where: str, then: str = "") -> None:

@@ -1,4 +1,4 @@
-"""``compare``: worked numbers of the cost-of-bandwidth note through the public function, its mistakes, and the estimate beside."""
+"""``compare``, and ``textbook three-roof``: worked numbers of the cost-of-bandwidth note and its mistakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import paths
-from ironlaw import compare
+from ironlaw import compare, textbook
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, UnknownNameError, ValueRangeError
 from ironlaw.questions.compare.options import OPTIONS
@@ -32,13 +32,13 @@ DOCUMENT = {
     "c_act": 5,
     "dp": 8,
     "seq_len": 4096,
-    "three_roof": "as-printed",
+    "formulas": "as-printed",
 }
 
 
 @pytest.fixture(scope="module")
 def printed():
-    return compare("llama-3-70b", **DOCUMENT)
+    return textbook("three-roof", "llama-3-70b", **DOCUMENT)
 
 
 def row_of(answer, name, table="three_roofs"):
@@ -82,7 +82,7 @@ def test_the_printed_order_and_intensity(printed):
 
 @pytest.mark.slow
 def test_one_rank_sends_nothing():
-    answer = compare("llama-3-70b", **DOCUMENT | {"dp": 1})
+    answer = textbook("three-roof", "llama-3-70b", **DOCUMENT | {"dp": 1})
     assert CASES["S000-04"]["expected"]["M_net_dp1"] == 0.0
     assert row_of(answer, "h100-sxm")["first_order_network"] != row_of(answer, "h100-sxm")["first_order_network"]  # nan: no network roof
 
@@ -105,21 +105,22 @@ def test_the_network_that_the_printed_answer_ignores(printed, name):
 
 def test_bound_by_batch():
     for batch, bound in CASES["S000-10"]["expected"].items():
-        answer = compare("llama-3-70b", **DOCUMENT | {"on": "h100-sxm", "price": 3.93, "peak": "900TFLOP/s", "nic": "200Gb/s",
+        answer = textbook("three-roof", "llama-3-70b", **DOCUMENT | {"on": "h100-sxm", "price": 3.93, "peak": "900TFLOP/s",
+                         "nic": "200Gb/s",
                          "bandwidth": "3.35TB/s", "global_batch_tokens": float(batch), "seq_len": 2000, "target_tokens_per_second": None,
                          "gpus": 8})  # fmt: skip
         assert row_of(answer, "h100-sxm")["first_order_bound"] == bound, batch
 
 
 def test_inference_counts_no_optimizer():
-    answer = compare("llama-3-70b", on="h100-sxm", task="inference", parameters="70B")
+    answer = textbook("three-roof", "llama-3-70b", on="h100-sxm", task="inference", parameters="70B")
     assert answer["three-roof FLOP per token"] == pytest.approx(CASES["S000-11"]["expected"]["F_tok"], rel=1e-9)
     assert row_of(answer, "h100-sxm")["first_order_bound"] == "memory"
     assert "estimate" not in {table.name for table in answer.tables}
 
 
 def test_the_default_optimizer_moves_28_bytes():
-    answer = compare("llama-3-70b", on="h100-sxm", gpus=256, three_roof="corrected")
+    answer = textbook("three-roof", "llama-3-70b", on="h100-sxm", gpus=256)
     value = next(row["value"] for row in answer["knobs"] if row["knob"] == "--alpha-opt")
     assert value == CASES["S000-12"]["expected"]["bytes_per_param"]
 
@@ -138,7 +139,7 @@ def test_memory_never_binds_in_the_printed_example(printed):
 
 @pytest.mark.slow
 def test_the_corrected_count_is_a_fixed_point():
-    answer = compare("llama-3-70b", **DOCUMENT | {"three_roof": "corrected"})
+    answer = textbook("three-roof", "llama-3-70b", **DOCUMENT | {"formulas": "corrected"})
     row = row_of(answer, "h100-sxm")
     assert row["first_order_gpus"] % row["first_order_gpus_per_replica"] == 0
     assert row["first_order_gpus"] * row["first_order_rate"] >= 200e3
@@ -151,7 +152,7 @@ def row_batch(answer):
 
 
 def test_a_target_that_the_network_forbids_has_no_count():
-    answer = compare("llama-3-70b", **DOCUMENT | {"three_roof": "corrected", "on": "l4", "price": 1.15, "peak": "120TFLOP/s",
+    answer = textbook("three-roof", "llama-3-70b", **DOCUMENT | {"formulas": "corrected", "on": "l4", "price": 1.15, "peak": "120TFLOP/s",
                      "bandwidth": "300GB/s", "nic": "1Gb/s", "global_batch_size": 64})  # fmt: skip
     row = row_of(answer, "l4")
     assert row["first_order_gpus"] != row["first_order_gpus"]
@@ -160,7 +161,8 @@ def test_a_target_that_the_network_forbids_has_no_count():
 
 def test_serial_roofs_are_slower():
     both = [
-        row_of(compare("llama-3-8b", on="h100-sxm", gpus=64, roofs=how), "h100-sxm")["first_order_rate"] for how in ("overlap", "serial")
+        row_of(textbook("three-roof", "llama-3-8b", on="h100-sxm", gpus=64, roofs=how), "h100-sxm")["first_order_rate"]
+        for how in ("overlap", "serial")
     ]
     assert both[0] / 3 <= both[1] < both[0]
 
@@ -189,7 +191,7 @@ def test_the_fewest_that_reach_a_target():
         ({"gpus": 8, "bandwidth": "0"}, ValueRangeError, "more than 0"),
         ({"gpus": 8, "utilization": 1.2}, ValueRangeError, "at most 1"),
         ({"gpus": 8, "price": "b200-sxm=3"}, UnknownNameError, "price"),
-        ({"gpus": 8, "kapa": 3}, QuestionError, "kappa"),
+        ({"gpus": 8, "kapa": 3}, QuestionError, "no option"),
         ({}, QuestionError, "gpus"),
         ({"gpus": 8, "on": "h100-sxm,h100-sxm"}, QuestionError, "twice"),
     ],
@@ -232,22 +234,22 @@ def test_the_command(capsys):
 
 def test_a_share_for_each_resource_is_one_share_where_they_are_equal():
     asked = {"model": "llama-3-70b", "on": "h100-sxm", "gpus": 256}
-    one = compare(**asked, utilization=0.6)["three_roofs"][0]
-    each = compare(**asked, utilization="compute=0.6,hbm=0.6,network=0.6")["three_roofs"][0]
+    one = textbook("three-roof", **asked, utilization=0.6)["three_roofs"][0]
+    each = textbook("three-roof", **asked, utilization="compute=0.6,hbm=0.6,network=0.6")["three_roofs"][0]
     assert one == each
-    part = compare(**asked, utilization="compute=0.5,hbm=0.8,network=0.7")["three_roofs"][0]
+    part = textbook("three-roof", **asked, utilization="compute=0.5,hbm=0.8,network=0.7")["three_roofs"][0]
     assert part["first_order_rate"] == pytest.approx(0.5 / 0.6 * one["first_order_rate"])
     assert part["first_order_memory_batch"] < one["first_order_memory_batch"]  # HBM reaches more of its roof: it binds later
 
 
 def test_a_warning_names_what_the_three_roof_model_leaves_out():
-    warnings = " ".join(compare("mixtral-8x7b", on="h100-sxm", gpus=64, three_roof="corrected").warnings)
+    warnings = " ".join(textbook("three-roof", "mixtral-8x7b", on="h100-sxm", gpus=64).warnings)
     assert "routing of experts" in warnings
     assert "tensor" in warnings
 
 
 def test_a_target_rate_may_be_written_short():
-    asked = {"on": "h100-sxm", "tp": 2, "three_roof": "off"}
+    asked = {"on": "h100-sxm", "tp": 2}
     assert compare("llama-3-8b", target_tokens_per_second="500k", **asked).headline == (
         compare("llama-3-8b", target_tokens_per_second=500e3, **asked).headline
     )
@@ -256,7 +258,7 @@ def test_a_target_rate_may_be_written_short():
 def test_prices_at_a_given_peak_are_compared_with_costs_at_that_peak():
     """The estimate uses the catalogue's peak, so its costs cannot be ranked beside prices at a given peak."""
     asked = {"gpus": 64, "price": "h100-sxm=3.93,h200-sxm=4.33"}
-    own = compare("llama-3-8b", on="h100-sxm,h200-sxm", peak="h100-sxm=900TFLOP/s,h200-sxm=1000TFLOP/s", **asked)
+    own = textbook("three-roof", "llama-3-8b", on="h100-sxm,h200-sxm", peak="h100-sxm=900TFLOP/s,h200-sxm=1000TFLOP/s", **asked)
     plain = compare("llama-3-8b", on="h100-sxm,h200-sxm", **asked)
     prices = [answer["simple_prices"][0] for answer in (own, plain)]
     assert [row["price"] for row in prices] == ["USD per PFLOP/s"] * 2
@@ -265,5 +267,5 @@ def test_prices_at_a_given_peak_are_compared_with_costs_at_that_peak():
 
 
 def test_a_peak_above_the_dense_one_is_warned_of(capsys):
-    assert main(shlex.split("compare llama-3-8b --on h100-sxm --gpus 64 --peak 2PFLOP/s")) == 0
+    assert main(shlex.split("textbook three-roof llama-3-8b --on h100-sxm --gpus 64 --peak 2PFLOP/s")) == 0
     assert "times its dense peak" in capsys.readouterr().out

@@ -16,7 +16,7 @@ NAMES = ("megatron", "torchtitan-compile")
 
 @pytest.fixture(scope="module")
 def answer():
-    return compare("llama-3-8b", on="h100-sxm,mi300x", framework=",".join(NAMES), three_roof="corrected", **JOB)
+    return compare("llama-3-8b", on="h100-sxm,mi300x", framework=",".join(NAMES), **JOB)
 
 
 def test_every_framework_has_a_row_for_every_accelerator(answer):
@@ -28,8 +28,7 @@ def test_every_framework_has_a_row_for_every_accelerator(answer):
 
 
 def test_what_no_framework_changes_is_listed_once(answer):
-    for table in ("prices", "three_roofs", "crossovers"):
-        assert [row["accelerator"] for row in answer[table]] == ["mi300x", "h100-sxm"]
+    assert [row["accelerator"] for row in answer["prices"]] == ["mi300x", "h100-sxm"]
 
 
 def test_one_framework_has_no_column(ask):
@@ -39,7 +38,7 @@ def test_one_framework_has_no_column(ask):
 
 def test_the_terms_of_every_row_have_names_of_their_own(answer):
     names = [term.name for term in answer.terms if "price of a token" in term.name]
-    assert len(names) == len(set(names)) == 6  # four rows of the estimate, two of the three-roof model
+    assert len(names) == len(set(names)) == 4
 
 
 @pytest.mark.parametrize("verb", ["estimate", "solve", "money", "goodput", "sweep", "optimize", "sites"])

@@ -10,8 +10,8 @@ import pytest
 import ironlaw
 from ironlaw import compare
 from ironlaw.catalog import load
+from ironlaw.earlier import MOVED
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.questions.compare.options import THREE_ROOF
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown
 
 RUN = {"tokens": "1T", "grid": 100, "pue": 1.2}
@@ -227,19 +227,21 @@ def test_checkpoints_take_14_bytes_a_parameter():
     assert row["write_rate"] == 64 * 0.15e9
 
 
-@pytest.mark.parametrize("name", [name for name in THREE_ROOF if name != "three_roof"])
-def test_an_option_of_the_three_roof_model_turns_it_on(name):
+@pytest.mark.parametrize("name", [moved.option for moved in MOVED if moved.verb == "compare" and moved.option != "three_roof"])
+def test_an_earlier_option_of_the_three_roof_model_asks_for_its_chapter(name):
     given = {"task": "training", "peak": "900TFLOP/s", "bandwidth": "3TB/s", "nic": "25GB/s", "parameters": "8B", "roofs": "serial",
              "gpus_per_replica": 2}.get(name, 2 if name in ("dp", "gradient_bytes", "kappa", "c_act", "gamma") else 1)  # fmt: skip
     answer = compare("llama-3-8b", on="h100-sxm", gpus=64, **{name: given})
-    assert answer["three_roof_model"] == "corrected"
-    assert answer["three_roofs"]
-    with pytest.raises(QuestionError, match="no effect"):
-        compare("llama-3-8b", on="h100-sxm", gpus=64, three_roof="off", **{name: given})
+    assert answer.verb == "textbook" and answer["three_roofs"]
+    printed = compare("llama-3-8b", on="h100-sxm", gpus=64, three_roof="as-printed", **{name: given})
+    assert printed.given["formulas"] == "as-printed" and "bound_at_given_ranks" in printed["three_roofs"][0]
+
+
+def test_the_three_roof_model_switched_off_as_earlier_is_a_comparison():
+    assert compare("llama-3-8b", on="h100-sxm", gpus=64, three_roof="off").verb == "compare"
 
 
 def test_a_newcomer_sees_no_three_roof_model(slide):
-    assert slide["three_roof_model"] == "off"
     assert not {"three_roofs", "crossovers", "knobs"} & {table.name for table in slide.tables if table.rows}
     assert not any("three-roof" in line for line in (*slide.headline, *slide.warnings))
 

@@ -140,15 +140,15 @@ ROWS = {
     "three-roof-leaves-out": Row(
         "the three-roof model leaves out the traffic of tensor, pipeline and context parallelism and the routing of experts, and counts"
         " replicas of several accelerators as one; the network share of the estimate has all of it",
-        option="three_roof",
+        option="formulas",
     ),
     "three-roof-mfu": Row(
-        "the three-roof model implies an MFU of {shares}; tuned runs reach {usual}: it counts too few GPUs", option="three_roof"
+        "the three-roof model implies an MFU of {shares}; tuned runs reach {usual}: it counts too few GPUs", option="formulas"
     ),
     "three-roof-printed": Row(
         "as printed, {accelerator}: the network term ignores the number of ranks, and one accelerator of {gigabytes:,.0f} GB is assumed to"
         " fit a replica that needs {replica:g}",
-        option="three_roof",
+        option="formulas",
     ),
     "three-roof-no-answer": Row(
         "{accelerator}: a replica needs {replica:g}, {gpus:g} are given: the three-roof model has no answer", option="gpus"

@@ -12,7 +12,6 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.near_counts import describe_counts
 from ironlaw.estimate.offers import Offer, describe_offers, offers_data
 from ironlaw.questions.compare.network import Network, Storage
-from ironlaw.questions.textbook.three_roof import Device
 from ironlaw.terms import Term
 
 
@@ -26,9 +25,20 @@ class Prices:
     machine_balance: float  # FLOP/B
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Device:
+    """The figures of an accelerator that prices and the three-roof model use."""
+
+    name: str
+    peak: Any
+    bandwidth: Any
+    nic: Any  # 0: none
+    capacity: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Hardware:
-    """An accelerator of the comparison: its cluster, its prices, and the device of the three-roof model."""
+    """An accelerator of the comparison: its cluster, its figures and its prices."""
 
     name: str
     cluster: Cluster
@@ -50,38 +60,6 @@ class Hardware:
             "price_source": of.per_hour.source.title if of.per_hour.source else None,
         }  # fmt: skip
         return {"accelerator": self.name, **vars(self.prices), **price}
-
-
-@dataclass(frozen=True)
-class RealRanks:
-    """A printed answer with the network of real ranks: with the given ranks, and with as many as the answer needs."""
-
-    network_at_given_ranks: float
-    bound_at_given_ranks: str
-    network_at_planned_ranks: float
-    bound_at_planned_ranks: str
-
-
-@dataclass(frozen=True)
-class FirstOrder:
-    """The answer of the three-roof model. Its keys in JSON start with ``first_order_``."""
-
-    compute: float
-    memory: float
-    network: float
-    rate: float
-    bound: str
-    gpus: float  # nan: no count reaches the target
-    mfu: float
-    gpus_per_replica: float
-    tokens_per_second: float
-    cluster_hbm: float
-    usd_per_hour: float
-    memory_batch: float | None = None  # None: inference, which has no batch of a step
-    network_batch: float | None = None  # None, as the next two, without a network
-    cap: float | None = None
-    batch_for_target: float | None = None
-    usd_per_million_tokens: float | None = None  # None: no count
 
 
 @dataclass(frozen=True)
@@ -194,22 +172,4 @@ class Candidate:
             row |= {key: value for key, value in (vars(part) if part else {}).items() if key != "terms"}
         row |= {"why_not": self.why_not or None, "nearest_gpus": list(self.nearest) or None, "gpus_under_power_limit": self.most}
         row["offers"] = offers_data(self.offers) or None
-        return {key: value for key, value in row.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class Textbook:
-    """An accelerator by the three-roof model, at a count or a target."""
-
-    hardware: Hardware
-    label: str
-    first_order: FirstOrder
-    real_ranks: RealRanks | None
-    terms: tuple[Term, ...]
-    warnings: tuple[Caution, ...]
-
-    def row(self) -> dict[str, Any]:
-        """The row of the tables and of JSON."""
-        first = {f"first_order_{key}": value for key, value in vars(self.first_order).items()}
-        row = {**self.hardware.row(), **(vars(self.real_ranks) if self.real_ranks else {}), **first}
         return {key: value for key, value in row.items() if value is not None}

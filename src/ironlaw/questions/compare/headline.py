@@ -40,8 +40,6 @@ def objective(candidate: Candidate, goal: str) -> float:
 
 def headline(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[str]:
     """The best row of every count or target, the best of all by other measures, whether the order is certain, and how many answer no."""
-    if values.get("task") == "inference":
-        return [Sentence("forward only: answered by the three-roof model alone, without an estimate of training", "forward-only")]
     goal = default_goal(values)
     places: dict[int, list[Candidate]] = {}
     for candidate in candidates:

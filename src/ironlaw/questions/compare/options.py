@@ -9,23 +9,7 @@ from ironlaw.question.forms import Form
 from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, group
-from ironlaw.question.readers import (
-    amount,
-    at_least_one,
-    by_name,
-    days,
-    list_of,
-    money,
-    names,
-    one_of,
-    positive,
-    price,
-    share,
-    switch,
-    whole,
-    zero_or_more,
-)
-from ironlaw.question.words import tokens
+from ironlaw.question.readers import amount, by_name, days, list_of, money, names, one_of, positive, price, switch, whole
 
 GOALS = ("cost", "time", "energy", "carbon", "gpus")
 SWITCHES = "switches"  # value of --network-power: the switches that are counted
@@ -39,7 +23,6 @@ def network_power(value: Any, flag: str) -> float | str:
 
 OWN_FORM = ("model", "on", "gpus", "price", "framework")  # options of an estimate that have another form here
 PASSED = tuple(name for name in ESTIMATE if name not in OWN_FORM)  # passed to estimate unchanged
-RESOURCES = ("compute", "hbm", "network")
 COMPARE: dict[str, Option] = {
     "on": Option(names, "accelerators to compare, by catalogue name, comma separated", "A[,B...]", records="accelerators"),
     "gpus": Option(list_of(whole), "total accelerators, the same number of each kind, or a comma list of numbers", "N[,M...]"),
@@ -81,38 +64,7 @@ COMPARE: dict[str, Option] = {
     ),
     "checkpoints_kept": Option(whole, "checkpoints kept in storage", decided=f"{defaults.CHECKPOINTS_KEPT:g}"),
 }
-THREE_ROOF: dict[str, Option] = {
-    "three_roof": Option(
-        one_of(("corrected", "as-printed", "off")),
-        "also answer by the three-roof model: corrected, as-printed (by the cost-of-bandwidth note), off",
-        "HOW",
-        decided="corrected where another option of this model is given, else off",
-    ),
-    "task": Option(one_of(("training", "inference")), "three-roof: training, or inference", "WHAT", decided="training"),
-    "peak": Option(by_name(positive("FLOP/s")), "three-roof: peak rate, for all or A=900TFLOP/s,...", "RATE", decided="dense peak"),
-    "bandwidth": Option(by_name(positive("B/s")), "three-roof: HBM bandwidth", "RATE", decided="the catalogue's"),
-    "nic": Option(by_name(zero_or_more("B/s")), "three-roof: network bandwidth, 0 for no network", "RATE", decided="its fabric's"),
-    "utilization": Option(
-        by_name(share), "three-roof: share of the binding roof that is reached, or compute=U,hbm=U,network=U", "U", decided="0.75"
-    ),
-    "parameters": Option(tokens, "three-roof: a rounded count of parameters", "N", decided="the model's"),
-    "kappa": Option(positive("1"), "three-roof: FLOP per parameter and token", "K", decided="6; 2 for inference"),
-    "gamma": Option(at_least_one, "three-roof: factor for recomputation, 1.1 to 1.4", "G", decided="1, none"),
-    "alpha_opt": Option(zero_or_more("1"), "three-roof: optimizer bytes moved per parameter and step", "A", decided="the optimizer's"),
-    "c_act": Option(zero_or_more("1"), "three-roof: hidden states moved per token and layer; fused kernels move fewer", "C", decided="6"),
-    "gradient_bytes": Option(positive("B"), "three-roof: bytes of a gradient", "B", decided="2"),
-    "dp": Option(whole, "three-roof, as-printed: data-parallel ranks", decided="8"),
-    "gpus_per_replica": Option(whole, "three-roof: accelerators per replica", decided="the fewest that hold it"),
-    "roofs": Option(
-        one_of(("overlap", "serial")), "three-roof: how compute, HBM and network run: overlap, or serial", "HOW", decided="overlap"
-    ),
-}
-OPTIONS: dict[str, Option] = {
-    "model": ESTIMATE["model"],
-    **group("Compare", COMPARE),
-    **group("Three-roof model", THREE_ROOF),
-    **{name: ESTIMATE[name] for name in PASSED},
-}
+OPTIONS: dict[str, Option] = {"model": ESTIMATE["model"], **group("Compare", COMPARE), **{name: ESTIMATE[name] for name in PASSED}}
 FORMS = (Form("ironlaw compare", needs=("model", "on")),)
 EXAMPLES = """\
   ironlaw compare llama-3-70b --on h100-sxm,h200-sxm,b200-sxm --gpus 256,512 --tokens 2T

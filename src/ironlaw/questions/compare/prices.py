@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import combinations
 from typing import Any
 
 from ironlaw.catalog.records import Price
@@ -18,11 +19,16 @@ from ironlaw.law import cost, kernels
 from ironlaw.precision import precision_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.question.defaults import PRICE_DAYS
-from ironlaw.questions.compare.candidates import Hardware, Prices
-from ironlaw.questions.textbook.three_roof import Device
+from ironlaw.questions.answer import Column, Table
+from ironlaw.questions.compare.candidates import Device, Hardware, Prices
 from ironlaw.terms import Term, leaf, plain
 
 TERA, PETA, HOUR = 1e12, 1e15, 3600.0
+METRICS = {"usd_per_pflops_hour": "USD per PFLOP/s", "usd_per_tbs_hour": "USD per TB/s of HBM"}
+_SIMPLE = (
+    Column("price", "price"), Column("ranks", "ranks them"), Column("spread", "ratio varies, x", "1"), Column("by", "cost by"),
+    Column("use", "advice"),
+)  # fmt: skip
 
 
 def bind_hardware(name: str, values: Mapping[str, Any], folders: tuple[str, ...]) -> Hardware:
@@ -42,9 +48,9 @@ def bind_hardware(name: str, values: Mapping[str, Any], folders: tuple[str, ...]
     dense_peak = accelerator.peak[precision_of(precision, folders).peak]
     device = Device(
         name=name,
-        peak=values["peak"].get(name, dense_peak),
-        bandwidth=values["bandwidth"].get(name, accelerator.hbm_bandwidth),
-        nic=values["nic"].get(name, nic_rate(cluster)),
+        peak=values.get("peak", {}).get(name, dense_peak),
+        bandwidth=values.get("bandwidth", {}).get(name, accelerator.hbm_bandwidth),
+        nic=values.get("nic", {}).get(name, nic_rate(cluster)),
         capacity=accelerator.memory_capacity,
     )
     prices, terms = _price_resources(device, price)
@@ -106,3 +112,37 @@ def _differences(listed: Sequence[tuple[str, Price]]) -> list[str]:
     if days and (days[-1] - days[0]).days > PRICE_DAYS:
         reasons.append(f"dates are {(days[-1] - days[0]).days} days apart ({days[0]} to {days[-1]})")
     return reasons
+
+
+def rank_prices(hardware: Sequence[Hardware], cost: dict[str, float]) -> dict[str, dict[str, Any]]:
+    """For each simple price, whether it ranks the candidates as their cost per token does, and how far from proportional it is."""
+    priced = sorted((one for one in hardware if cost.get(one.name)), key=lambda one: -cost[one.name])
+    if len(priced) < 2:
+        return {}
+    ranking = {}
+    for metric in METRICS:
+        pairs = combinations([(getattr(one.prices, metric), cost[one.name]) for one in priced], 2)
+        ratios = [getattr(one.prices, metric) / cost[one.name] for one in priced]
+        ranking[metric] = {
+            "orders": all((a[0] < b[0]) == (a[1] < b[1]) for a, b in pairs),
+            "spread": max(ratios) / min(ratios) if min(ratios) > 0 else math.inf,
+        }
+    return ranking
+
+
+def best_metric(ranking: dict[str, dict[str, Any]]) -> str | None:
+    """The price that ranks the candidates as their cost does; if both do, the price nearer to proportional."""
+    return min(ranking, key=lambda m: (not ranking[m]["orders"], ranking[m]["spread"])) if ranking else None
+
+
+def simple_prices(ranking: dict[str, dict[str, Any]], model: str) -> Table:
+    """Which simple price ranks the accelerators as their cost per token does."""
+    best = best_metric(ranking)
+    rows = []
+    for metric, name in METRICS.items():
+        if metric in ranking:
+            orders = bool(ranking[metric]["orders"])
+            use = "rank by it" if metric == best and orders else "" if orders or metric != best else "use the cost per token"
+            rows.append({"price": name, "ranks": orders, "spread": ranking[metric]["spread"], "by": model, "use": use})
+    title = "Which simple price ranks the accelerators as their cost per token does"
+    return Table("simple_prices", title, _SIMPLE, rows)

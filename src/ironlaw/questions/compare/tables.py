@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ironlaw.questions.answer import Column, Table, filled_columns
-from ironlaw.questions.compare.candidates import Candidate, Hardware, Textbook
+from ironlaw.questions.compare.candidates import Candidate, Hardware
 from ironlaw.questions.remedies import REMEDIES
 
 
 def tables(candidates: Sequence[Candidate], values: dict[str, Any]) -> list[Table]:
     """The answer, why rows answer no, the run, plans, memory, the network and storage, and launch flags."""
-    if values.get("task") == "inference":
-        return []
     rows = [candidate.row() for candidate in candidates]
     run = any(candidate.run for candidate in candidates)
     answer = (*_KEY, _ANSWER, *_RATE, *(_RUN_SHORT if run else ()), *_COST) if run else (*_KEY, _ANSWER, *_RATE, *_COST, *_RENT)
@@ -66,9 +64,8 @@ def price_table(hardware: Sequence[Hardware]) -> Table:
     return Table("prices", "Prices of the hardware", filled_columns(_PRICES, rows), rows)
 
 
-def fixes(candidates: Sequence[Candidate], books: Sequence[Textbook]) -> Table:
+def fixes(bounds: Collection[str]) -> Table:
     """What helps against every bound of the rows."""
-    bounds = {c.trained.bound for c in candidates if c.trained} | {b.first_order.bound for b in books}
     rows = [{"bound": bound, "helps": helps} for bound, helps in REMEDIES.items() if bound in bounds]
     return Table("fixes", "What helps", (Column("bound", "bound by"), Column("helps", "what helps")), rows)
 

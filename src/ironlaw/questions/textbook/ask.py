@@ -9,6 +9,7 @@ from typing import Any
 from ironlaw.questions.answer import Answer
 
 RUN: dict[str, tuple[str, str]] = {  # chapters that are no table: their module and function
+    "three-roof": ("three_roof_answer", "ask_three_roof"),
     "sweep": ("sweep", "ask_sweep"),
     "ten-sites": ("ten_sites", "study"),
     "critical-batch": ("critical_batch", "ask_critical_batch"),

@@ -12,8 +12,22 @@ from ironlaw.question.forms import Form, OneOf
 from ironlaw.question.kinds import kind
 from ironlaw.question.options import OPTIONS as ESTIMATE
 from ironlaw.question.options import Option, group, taken_by
-from ironlaw.question.readers import amount, days, duration, list_of, one_of, positive, precision, share, whole
+from ironlaw.question.readers import (
+    amount,
+    at_least_one,
+    by_name,
+    days,
+    duration,
+    list_of,
+    one_of,
+    positive,
+    precision,
+    share,
+    whole,
+    zero_or_more,
+)
 from ironlaw.question.words import tokens
+from ironlaw.questions.compare.options import COMPARE
 from ironlaw.questions.data.options import OPTIONS as DATA
 from ironlaw.questions.optimize.options import Sizes, percent
 from ironlaw.questions.scaling.options import OPTIONS as SCALING
@@ -60,6 +74,28 @@ OF_SWEEP: dict[str, Option] = {
 }
 
 
+OF_THREE_ROOF: dict[str, Option] = {
+    **{name: COMPARE[name] for name in ("on", "gpus", "target_tokens_per_second", "price")},
+    "formulas": Option(
+        one_of(("corrected", "as-printed")), "formulas: corrected, or as-printed by the cost-of-bandwidth note", "HOW", decided="corrected"
+    ),
+    "task": Option(one_of(("training", "inference")), "training, or inference", "WHAT", decided="training"),
+    "peak": Option(by_name(positive("FLOP/s")), "peak rate, for all or A=900TFLOP/s,...", "RATE", decided="dense peak"),
+    "bandwidth": Option(by_name(positive("B/s")), "HBM bandwidth", "RATE", decided="the catalogue's"),
+    "nic": Option(by_name(zero_or_more("B/s")), "network bandwidth, 0 for no network", "RATE", decided="its fabric's"),
+    "utilization": Option(by_name(share), "share of the binding roof that is reached, or compute=U,hbm=U,network=U", "U", decided="0.75"),
+    "parameters": Option(tokens, "a rounded count of parameters", "N", decided="the model's"),
+    "kappa": Option(positive("1"), "FLOP per parameter and token", "K", decided="6; 2 for inference"),
+    "gamma": Option(at_least_one, "factor for recomputation, 1.1 to 1.4", "G", decided="1, none"),
+    "alpha_opt": Option(zero_or_more("1"), "optimizer bytes moved per parameter and step", "A", decided="the optimizer's"),
+    "c_act": Option(zero_or_more("1"), "hidden states moved per token and layer; fused kernels move fewer", "C", decided="6"),
+    "gradient_bytes": Option(positive("B"), "bytes of a gradient", "B", decided="2"),
+    "dp": Option(whole, "as-printed: data-parallel ranks", decided="8"),
+    "gpus_per_replica": Option(whole, "accelerators per replica", decided="the fewest that hold it"),
+    "roofs": Option(one_of(("overlap", "serial")), "how compute, HBM and network run: overlap, or serial", "HOW", decided="overlap"),
+}
+
+
 class Chapter(NamedTuple):
     """One chapter: what it shows, and what it takes."""
 
@@ -90,6 +126,15 @@ TABLES: dict[str, Chapter] = {
 }  # fmt: skip
 CHAPTERS: dict[str, Chapter] = {
     **TABLES,
+    "three-roof": Chapter(
+        "operations, HBM bytes and network bytes of a token against three rates",
+        (
+            "model", *OF_THREE_ROOF, "seq_len", "global_batch_tokens", "global_batch_size", "micro_batch_size", "optimizer", "precision",
+            "node", "fabric", "scale_up_size", "nic_bandwidth",
+        ),
+        needs=("model", "on"),
+        options=OF_THREE_ROOF,
+    ),
     "sweep": Chapter(
         "runs at one share of the peak",
         tuple(OF_SWEEP),
@@ -118,6 +163,7 @@ OPTIONS: dict[str, Option] = {
     "chapter": CHAPTER,
     **OF_TABLES,
     **taken_by("textbook"),
+    **group("Chapter three-roof", {name: row for name, row in OF_THREE_ROOF.items() if name not in OF_TABLES}),
     **group("Chapter critical-batch", {name: CHAPTERS["critical-batch"].options[name] for name in ("compute", "tokens_per_parameter")}),
     **group("Chapter sweep", {name: row for name, row in OF_SWEEP.items() if row is not ESTIMATE.get(name) and name not in OF_TABLES}),
 }
@@ -152,6 +198,7 @@ EXAMPLES = """\
   ironlaw textbook checkpoints gpt-3-175b
   ironlaw textbook limits llama-3-8b --on h100-sxm --tokens 200B --dataset 800GB
   ironlaw textbook sweep --parameters 70B --on h100-sxm --tokens 20x,20T --global-batch-tokens 8192,1M,32M --step-time 1s --mfu 0.4
+  ironlaw textbook three-roof llama-3-70b --on h100-sxm,h200-sxm --target-tokens-per-second 200k --formulas as-printed
   ironlaw textbook ten-sites
 """
 

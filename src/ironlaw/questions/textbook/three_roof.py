@@ -9,6 +9,7 @@ from typing import Any
 
 from ironlaw.law import states, traffic
 from ironlaw.law import three_roof as law
+from ironlaw.questions.compare.candidates import Device
 from ironlaw.terms import Term, leaf, plain
 
 BOUNDS = ("compute", "memory", "network")  # the first of equals binds
@@ -71,17 +72,6 @@ class Knobs:
     def activations(self) -> Any:
         """HBM bytes of a token that do not depend on the batch."""
         return traffic.elementwise(self.layers * self.width, self.element, self.activation_passes)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Device:
-    """The figures of an accelerator that the model uses."""
-
-    name: str
-    peak: Any
-    bandwidth: Any
-    nic: Any  # 0: none
-    capacity: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog import load
@@ -16,21 +17,71 @@ from ironlaw.law import cost, kernels, run, states, traffic
 from ironlaw.law import three_roof as law
 from ironlaw.law.flops import per_token
 from ironlaw.question import defaults
-from ironlaw.questions.compare.candidates import FirstOrder, RealRanks
-from ironlaw.questions.compare.options import RESOURCES
+from ironlaw.questions.compare.candidates import Device, Hardware
 from ironlaw.questions.textbook import three_roof
-from ironlaw.questions.textbook.three_roof import Device, Knobs, Roofs
+from ironlaw.questions.textbook.three_roof import Knobs, Roofs
 from ironlaw.terms import Term, leaf, plain
 
 PRINTED_BATCH, PRINTED_ALPHA = 512e3, 16.0  # the defaults of the cost-of-bandwidth note; 16 is what Adam stores, not what it moves
 HOUR, MILLION = 3600.0, 1e6
+RESOURCES = ("compute", "hbm", "network")
+
+
+@dataclass(frozen=True)
+class RealRanks:
+    """A printed answer with the network of real ranks: with the given ranks, and with as many as the answer needs."""
+
+    network_at_given_ranks: float
+    bound_at_given_ranks: str
+    network_at_planned_ranks: float
+    bound_at_planned_ranks: str
+
+
+@dataclass(frozen=True)
+class FirstOrder:
+    """The answer of the three-roof model. Its keys in JSON start with ``first_order_``."""
+
+    compute: float
+    memory: float
+    network: float
+    rate: float
+    bound: str
+    gpus: float  # nan: no count reaches the target
+    mfu: float
+    gpus_per_replica: float
+    tokens_per_second: float
+    cluster_hbm: float
+    usd_per_hour: float
+    memory_batch: float | None = None  # None: inference, which has no batch of a step
+    network_batch: float | None = None  # None, as the next two, without a network
+    cap: float | None = None
+    batch_for_target: float | None = None
+    usd_per_million_tokens: float | None = None  # None: no count
+
+
+@dataclass(frozen=True)
+class Textbook:
+    """An accelerator by the three-roof model, at a count or a target."""
+
+    hardware: Hardware
+    label: str
+    first_order: FirstOrder
+    real_ranks: RealRanks | None
+    terms: tuple[Term, ...]
+    warnings: tuple[Caution, ...]
+
+    def row(self) -> dict[str, Any]:
+        """The row of the tables and of JSON."""
+        first = {f"first_order_{key}": value for key, value in vars(self.first_order).items()}
+        row = {**self.hardware.row(), **(vars(self.real_ranks) if self.real_ranks else {}), **first}
+        return {key: value for key, value in row.items() if value is not None}
 
 
 def knobs_of(values: dict[str, Any], model: Model, folders: tuple[str, ...] = ()) -> Knobs:
     """The knobs of the three-roof model; to run a model forward: ``kappa`` 2, no optimizer, no recomputation."""
     training = values.get("task", "training") == "training"
     seq_len = values["seq_len"]
-    as_printed = values.get("three_roof") == "as-printed"
+    as_printed = values.get("formulas") == "as-printed"
     default_batch = PRINTED_BATCH if as_printed else float(defaults.BATCH_TOKENS)
     batch = values.get("global_batch_tokens") or values.get("global_batch_size", 0.0) * seq_len or default_batch
     moved = PRINTED_ALPHA if as_printed else load.record("optimizers", values.get("optimizer", defaults.OPTIMIZER), folders).traffic.value
@@ -73,19 +124,6 @@ def check_replica(values: dict[str, Any], knobs: Knobs, device: Device) -> None:
         )
 
 
-def above_peak(gpus: float | None, target: float | None, knobs: Knobs, device: Device, dense_peak: float) -> str:
-    """Why a rate is above what so many accelerators reach at their peak; empty where it is not."""
-    if not (gpus and target and knobs.trains):
-        return ""
-    most = gpus * max(dense_peak, plain(device.peak)) / float(per_token(knobs.active))
-    if target <= most:
-        return ""
-    return (
-        f"--target-tokens-per-second {target:g} is too high: {gpus:g} x {device.name} reach at most {most:,.0f} at their peak:"
-        " give more --gpus"
-    )
-
-
 def answer_first_order(
     values: dict[str, Any], knobs: Knobs, device: Device, price: Any, dense_peak: float
 ) -> tuple[FirstOrder, RealRanks | None, list[Term], list[Caution]]:
@@ -93,7 +131,7 @@ def answer_first_order(
     target, gpus = values.get("target_tokens_per_second"), values.get("gpus")
     share = values.get("gpus_per_replica") or three_roof.replica(knobs, device)
     warnings, real = [], None
-    if values.get("three_roof") == "as-printed":
+    if values.get("formulas") == "as-printed":
         given = values.get("dp", 8.0)
         roofs = three_roof.printed(knobs, device, given, target, gpus)
         ranks = 2.0  # the printed term is correct for two ranks
