@@ -56,7 +56,9 @@ MAY_IMPORT = {
     # drawn from the plain data of an answer alone
     "figures": {"units", "files", "errors"},
     "page": {"figures", "units", "files"},
-    "web": {"progress", "figures", "page", "report", "interface", "validate", "catalog", "files", "errors"},
+    "web": {
+        "progress", "figures", "page", "report", "interface", "validate", "measure", "launch", "question", "catalog", "files", "errors",
+    },
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {

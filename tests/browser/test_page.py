@@ -202,3 +202,33 @@ def test_a_record_is_found_while_typing_and_by_the_keyboard(open_page):
     assert "NVIDIA H100 NVL" in page.inner_text("h1") and page.locator("svg.prices").is_visible()
     page.set_viewport_size({"width": 320, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+TRACE = Path(__file__).parents[1] / "data" / "measured" / "v100_resnet50_nw0.json.gz"
+
+
+def test_a_trace_is_chosen_and_diagnosed(open_page):
+    page = open_page("/diagnose")
+    page.set_input_files("#drop-files", TRACE)
+    page.wait_for_url("**/diagnose?files=**")
+    assert "waits for data" in page.inner_text("h1") and page.locator(".lane svg").first.is_visible()
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical", "moderate")] == []
+    page.set_viewport_size({"width": 320, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+DROP = """text => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], "run.toml"));
+  for (const kind of ["dragenter", "dragover", "drop"])
+    document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: files }));
+}"""
+
+
+def test_a_dropped_question_is_answered(open_page):
+    page = open_page("/validation")
+    page.evaluate(DROP, 'model = "llama-3-8b"\non = "h100-sxm"\ngpus = 8\nglobal_batch_size = 64\n')
+    page.wait_for_url("**/estimate?**global_batch_size=64**")
+    assert "taken as a question in TOML" in page.inner_text("#took") and "It fits" in page.inner_text("h1")

@@ -16,7 +16,7 @@ from ironlaw.cli.output import Form, json_text, print_line, print_note, print_te
 from ironlaw.cli.report import write_report
 from ironlaw.errors import MissingOptionError, QuestionError, one_line, speaking_of
 from ironlaw.question.options import OPTIONS
-from ironlaw.question.read import columns_of
+from ironlaw.question.read import columns_of, from_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ironlaw.estimate.held import Held
     from ironlaw.estimate.left_open import Settings
     from ironlaw.estimate.offers import Offer
-
-_SECTIONS = ("plan", "cluster", "run", "training")
 
 _EXAMPLES = """
 \b
@@ -129,13 +127,7 @@ def read_launch_file(path: Path, flags: dict[str, Any]) -> dict[str, Any] | None
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The options of a TOML question, at the top or in [plan], [cluster], [run], [training]; [model] has dimensions."""
-    options: dict[str, Any] = {}
-    for key, value in files.read_toml(path, "a question").items():
-        items = value if isinstance(value, dict) and key in _SECTIONS else {key: value}
-        for name, item in items.items():
-            if name in options:
-                raise QuestionError(f"{name} is given twice in {path.name}")
-            options[name] = item
+    options = from_sections(files.read_toml(path, "a question"), path.name)
     beside = path.parent / str(options.get("model", ""))
     if isinstance(options.get("model"), str) and ("/" in options["model"] or options["model"].endswith(".json")) and files.is_there(beside):
         options["model"] = str(beside)

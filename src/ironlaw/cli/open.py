@@ -11,9 +11,9 @@ import click
 from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import print_note
 from ironlaw.cli.serve import PORT, read_port, serve
-from ironlaw.earlier import check_version, rename_rates
-from ironlaw.errors import InputError, import_extra
-from ironlaw.files import check_output, read_saved, write_file
+from ironlaw.errors import import_extra
+from ironlaw.files import check_output, write_file
+from ironlaw.report.saved import drawn, read_answer
 
 _EXAMPLES = """
 \b
@@ -37,7 +37,7 @@ def command(file: str, port: str, browser: bool, html: str | None) -> int:
     number = read_port(port)
     if html is not None:
         check_output(html, "--html")
-    verb, answer = read_file(Path(file))
+    verb, answer = read_answer(Path(file))
     name = Path(file).name
     if html is not None:
         _write(verb, answer, name, html)
@@ -46,40 +46,13 @@ def command(file: str, port: str, browser: bool, html: str | None) -> int:
     import_extra("starlette", "web", "ironlaw open (--html FILE needs nothing)")
     from ironlaw.web import app, draw
 
-    drawn = _drawn(name, lambda: draw.saved_page(verb, answer, name, verb in app.VERBS))
-    return serve(number, drawn, browser)
-
-
-def read_file(path: Path) -> tuple[str, dict[str, Any]]:
-    """The verb and the answer in a file, in today's form; InputError for other files, and for answers that are not read."""
-    from ironlaw.estimate.saved import LARGEST
-    from ironlaw.page.saved import in_todays_form, verb_of
-
-    data = read_saved(path, LARGEST)
-    if isinstance(data, list) and len(data) == 1:
-        data = data[0]
-    verb = verb_of(data)
-    if verb is None:
-        raise InputError(f"{path}: no answer of ironlaw: give a file from --json or --html")
-    check_version(data["schema_version"], str(path))
-    if verb == "estimate" and isinstance(data.get("throughput"), dict):
-        data["throughput"] = rename_rates(data["throughput"])
-    return verb, in_todays_form(data)
-
-
-def _drawn(name: str, draw: Any) -> str:
-    """What a function draws; InputError where the answer lacks a part, or has one of another kind."""
-    try:
-        return str(draw())
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        missing = f"without {error}" if isinstance(error, KeyError) else "a part of it is not what an answer has"
-        raise InputError(f"{name}: cannot be shown: {missing}; ask the question again with --json") from None
+    return serve(number, drawn(name, lambda: draw.saved_page(verb, answer, name, verb in app.VERBS)), browser)
 
 
 def _write(verb: str, answer: dict[str, Any], name: str, html: str) -> None:
     """Write a saved answer as a report."""
     from ironlaw.page.report import report
 
-    text = _drawn(name, lambda: report(answer, verb, ["again", name], date.today()))
+    text = drawn(name, lambda: report(answer, verb, ["again", name], date.today()))
     write_file(html, text.encode(), "--html")
     print_note(f"the report is in {html}")

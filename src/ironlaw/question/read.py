@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.errors import UnknownOptionError, nearest_names, speaking_of
+from ironlaw.errors import QuestionError, UnknownOptionError, nearest_names, speaking_of
 from ironlaw.question import synonyms
 from ironlaw.question.options import OPTIONS, flag
 from ironlaw.question.readers import counts
@@ -29,6 +29,25 @@ def read_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             else:
                 values[name] = option.read(value, flag(name, where))
     return values
+
+
+SECTIONS = ("plan", "cluster", "run", "training")  # tables of a question in TOML; [model] has dimensions
+
+
+def from_sections(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options of a question in TOML, at the top or in a section; ``where`` names it in errors.
+
+    >>> from_sections({"model": "gpt-2", "cluster": {"on": "h100-sxm", "gpus": 8}}, "run.toml")
+    {'model': 'gpt-2', 'on': 'h100-sxm', 'gpus': 8}
+    """
+    options: dict[str, Any] = {}
+    for key, value in table.items():
+        items = value if isinstance(value, dict) and key in SECTIONS else {key: value}
+        for name, item in items.items():
+            if name in options:
+                raise QuestionError(f"{name} is given twice in {where}")
+            options[name] = item
+    return options
 
 
 def is_column(value: Any) -> bool:

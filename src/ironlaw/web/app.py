@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +20,21 @@ from starlette.routing import Route
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_shipped
-from ironlaw.web import draw, events, work
+from ironlaw.web import draw, drop, events, uploads, work
 from ironlaw.web.work import Reply
 
-VERBS = (
-    "estimate",
-    "plan",
-    "compare",
-    "money",
-    "goodput",
-    "elastic",
-    "solve",
-    "sweep",
-    "roofline",
-    "inference",
-    "scaling",
-    "optimize",
-    "data",
-    "sites",
-)
+VERBS = work.VERBS
 QUICK = ("estimate",)  # answered by workers that searches do not take
 SECONDS = {True: 60.0, False: 180.0}  # that a question may take: a quick one, another
 LONGEST = 16_384  # bytes of a query
+TAKES = "/files"  # the one address that takes a body
 HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
 STATIC = {  # a name, its file in the package, its type
     "style.css": ("page/style.css", "text/css"),
     "app.css": ("web/static/app.css", "text/css"),
     "app.js": ("web/static/app.js", "text/javascript"),
     "catalogue.js": ("web/static/catalogue.js", "text/javascript"),
+    "files.js": ("web/static/files.js", "text/javascript"),
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
 }
 POLICY = (
@@ -56,7 +44,7 @@ POLICY = (
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
@@ -73,6 +61,7 @@ def make_app(saved: str = "") -> Starlette:
         Route("/catalog", _search),
         Route("/catalog/{kind}/{name}", _record),
         Route("/openapi.json", _openapi),
+        *uploads.routes(),
         Route("/part/{verb}", _part),
         Route("/events/{verb}", _events),
         Route("/api/{verb}", _api),
@@ -121,8 +110,10 @@ def _refusal(scope: Mapping[str, Any]) -> Response | None:
         return _error(403, "foreign-origin", "Another site's page asks: open this page itself.")
     if len(scope.get("query_string", b"")) > LONGEST:
         return _error(414, "long-question", f"The question has more than {LONGEST:,} bytes.")
+    if scope["method"] == "POST" and scope["path"] == TAKES and headers.get("sec-fetch-site") in (None, "same-origin", "none"):
+        return None
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        return _error(413, "body", "No request has a body here: the question stands in the address.")
+        return _error(413, "body", "Only dropped files have a body: the question stands in the address.")
     return None
 
 
@@ -145,7 +136,14 @@ async def _asked(request: Request, function: Callable[..., Reply], quick: bool, 
                 group.cancel_scope.cancel()
 
             group.start_soon(watch)
-            found = await anyio.to_process.run_sync(function, *arguments, cancellable=True, limiter=_limiter(request, quick))
+            found = await anyio.to_process.run_sync(
+                work.with_models,
+                uploads.models_in(request, arguments),
+                function,
+                *arguments,
+                cancellable=True,
+                limiter=_limiter(request, quick),
+            )
             group.cancel_scope.cancel()
     return work.too_long(SECONDS[quick]) if late.cancelled_caught and found is None else found
 
@@ -161,7 +159,7 @@ def _limiter(request: Request, quick: bool) -> CapacityLimiter:
 
 def _question(request: Request, verb: str) -> dict[str, str]:
     """The options of a request; an unknown one is an error."""
-    given = {name: value for name, value in request.query_params.multi_items() if value != ""}
+    given = {name: value for name, value in request.query_params.multi_items() if value != "" and name != uploads.TOOK}
     _check_names(given, verb)
     return given
 
@@ -190,7 +188,8 @@ async def _page(request: Request) -> Response:
         return Response(status_code=499)
     from markupsafe import Markup
 
-    return HTMLResponse(draw.document(verb, given, Markup(found.html), found.title), found.status)
+    took = drop.took_block(uploads.shelf(request).notes.get(request.query_params.get(uploads.TOOK, ""), []))
+    return HTMLResponse(draw.document(verb, given, Markup(found.html), found.title, took), found.status)
 
 
 async def _part(request: Request) -> Response:
@@ -218,7 +217,8 @@ async def _events(request: Request) -> Any:
     if not given:
         return events.Fixed(200, "Ask a question", str(draw.empty(verb)))
     quick = verb in QUICK
-    return events.EventStream(events.told, (verb, given), _limiter(request, quick), SECONDS[quick])
+    told = partial(work.with_models, uploads.models_in(request, [given]), events.told)
+    return events.EventStream(told, (verb, given), _limiter(request, quick), SECONDS[quick])
 
 
 async def _api(request: Request) -> Response:

@@ -51,6 +51,7 @@ from ironlaw.page.parts import Cell, View, rows_table
 from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
+from ironlaw.web.drop import drop_form
 
 VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
     ("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"), ("sites", "Sites"), ("diagnose", "Diagnose"),
@@ -58,7 +59,7 @@ VIEWS = (  # of the top bar, in the order of their keys; those that ask share a 
 )  # fmt: skip
 ASKING = ("estimate", "plan", "compare", "sites")
 FIELDS = (  # of the question: name, label, words behind, where the first guesses come from
-    ("model", "Model", "catalogue name or hub name", "models"),
+    ("model", "Model", "a name, or drop config.json", "models"),
     ("gpus", "Accelerators", "GPUs", ""),
     ("on", "Kind", "", "accelerators"),
     ("global_batch_size", "Global batch", "sequences", ""),
@@ -110,8 +111,8 @@ def link_to(verb: str, given: Mapping[str, Any], **changes: Any) -> str:
     return f"/{verb}?" + urlencode({name: value for name, value in asked.items() if value not in (None, "")})
 
 
-def document(verb: str, given: Mapping[str, str], inside: Node, page_title: str) -> str:
-    """The whole page; ``inside``: the answer, or the empty state."""
+def document(verb: str, given: Mapping[str, str], inside: Node, page_title: str, took: Node = None) -> str:
+    """The whole page; ``inside``: the answer, or the empty state; ``took``: what was taken from dropped files."""
     whole: Element = html(lang="en")[
         head[
             meta(charset="utf-8"),
@@ -126,6 +127,7 @@ def document(verb: str, given: Mapping[str, str], inside: Node, page_title: str)
             a(".skip", href="#answer")["Skip to the answer"],
             _bar(verb, given),
             div("#busy", role="status", hidden=True)[span(".track"), span(".words"), button("#stop", type="button")["Stop"]],
+            took and div(".frame.of-took")[took],
             div("#page")[inside],
             dialog("#drawer", aria_label="Why this number")[
                 div(".drawer-head")[button("#close", type="button")["Close"]], div("#drawer-content")
@@ -179,6 +181,8 @@ def empty(verb: str = "estimate") -> Element:
         [
             h1[ASKS.get(verb, "What would you train, and on what?")],
             p(".lead")["Fill in the question at the left, or start from an example."],
+            verb == "estimate" and drop_form({}, (), "Drop config.json, a launch script, a trace, a log or a saved answer here"),
+            p(".label")["Examples"],
             ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in EXAMPLES_OF.get(verb, EXAMPLES))],
         ],
     )
@@ -272,7 +276,7 @@ def _form(verb: str, given: Mapping[str, str], data: Any, plan: Mapping[str, Any
     """The form of the question."""
     return form(method="get", action=f"/{verb}", id="question", class_="question")[
         h2["Question"],
-        (_field(field, given, plan, wrong, verb not in FIELDS_OF) for field in _fields(verb)),
+        (field(one, given, plan, wrong, verb not in FIELDS_OF) for one in _fields(verb)),
         (entry(type="hidden", name=name, value=value) for name, value in others.items()),
         div(".buttons")[button(type="submit", class_="primary")["Answer"]],
         _chips(verb, given, data),
@@ -294,9 +298,9 @@ def _plan_of(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _field(field: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any], wrong: str, slides: bool) -> Element:
+def field(asked: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any], wrong: str, slides: bool) -> Element:
     """One option: its value, or what was taken where it is open; a slider where numbers of it are compared, and ``slides``."""
-    name, text, unit, kind = field
+    name, text, unit, kind = asked
     value = given.get(name, "")
     taken = plan.get(name)
     least, most = SLIDERS.get(name, (0, 0))

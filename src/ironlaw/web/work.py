@@ -10,11 +10,28 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ironlaw
 from ironlaw.errors import IronlawError, QuestionError
 
+VERBS = (
+    "estimate",
+    "plan",
+    "compare",
+    "money",
+    "goodput",
+    "elastic",
+    "solve",
+    "sweep",
+    "roofline",
+    "inference",
+    "scaling",
+    "optimize",
+    "data",
+    "sites",
+)  # that the page asks
 LONGEST = 4096  # characters of a value
 # a path that would leave the empty folder a worker runs in; 64..4096 is a range
 _REACHES_OUT = re.compile(r"(^|[=,:;\s])[/~\\]|\.\.[/\\]|(^|[=,:;\s/\\])\.\.($|[,;\s])")
@@ -81,6 +98,18 @@ def _leave_files() -> None:
     """Work in an empty folder, so that no name is a file."""
     if not os.path.basename(os.getcwd()).startswith("ironlaw-empty-"):
         os.chdir(tempfile.mkdtemp(prefix="ironlaw-empty-"))
+
+
+def with_models(models: Mapping[str, bytes], function: Callable[..., Reply], *arguments: Any) -> Reply:
+    """What a function answers while dropped configurations of models lie in the folder of this worker, under the names of their content."""
+    _leave_files()
+    for name, content in models.items():
+        Path(name).write_bytes(content)
+    try:
+        return function(*arguments)
+    finally:
+        for name in models:
+            Path(name).unlink(missing_ok=True)
 
 
 @reported

@@ -1,6 +1,7 @@
 // The page asks, exchanges what the server drew, and moves sliders. It computes nothing: every number comes drawn from the server.
 
 import "./catalogue.js";
+import "./files.js";
 
 const page = document.getElementById("page");
 const busy = document.getElementById("busy");
@@ -19,6 +20,7 @@ async function go(url, push = true) {
     const found = await lastEvent(reply, (progress) => !busy.hidden && running === mine && showBusy(progress.text, progress.share));
     if (mine.signal.aborted) return;
     if (push) history.pushState(null, "", url);
+    document.querySelector(".of-took")?.remove();
     exchange(found.html);
     document.title = found.title;
   } catch (error) {
