@@ -115,6 +115,13 @@ def test_only_its_own_files_are_served(client):
         assert client.get(f"/static/{name}").status_code == 404
 
 
+@pytest.mark.parametrize(("name", "most"), [("inter.woff2", 50_000), ("jetbrains-mono.woff2", 42_000)])
+def test_fonts_are_served_small_and_kept(client, name, most):
+    reply = client.get(f"/static/{name}")
+    assert reply.content[:4] == b"wOF2" and len(reply.content) < most
+    assert reply.headers["cache-control"] == "private, max-age=86400" and "font-src 'self'" in reply.headers["content-security-policy"]
+
+
 def test_a_slider_gets_every_stop_at_once(client):
     found = client.get(f"/column?{QUESTION.replace('global_batch_size=64', '')}&slider=global_batch_size&at=64").json()
     stops = {stop["value"]: stop for stop in found["stops"]}

@@ -35,10 +35,12 @@ STATIC = {  # a name, its file in the package, its type
     "app.js": ("web/static/app.js", "text/javascript"),
     "catalogue.js": ("web/static/catalogue.js", "text/javascript"),
     "files.js": ("web/static/files.js", "text/javascript"),
+    "inter.woff2": ("web/static/fonts/inter.woff2", "font/woff2"),
+    "jetbrains-mono.woff2": ("web/static/fonts/jetbrains-mono.woff2", "font/woff2"),
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
 }
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
@@ -48,6 +50,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+KEPT = {"cache-control": "private, max-age=86400"}  # of files that no version of ours changes
 NAMES = ("models", "accelerators", "frameworks", "precisions")  # kinds of records that a field suggests
 
 
@@ -90,7 +93,9 @@ class Guard:
 
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in HEADERS.items())]
+                set_by_page = {name for name, _ in message["headers"]}
+                added = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in set_by_page]
+                message["headers"] = [*message["headers"], *added]
             await send(message)
 
         refusal = _refusal(scope)
@@ -297,7 +302,8 @@ async def _static(request: Request) -> Response:
     if name not in STATIC:
         return PlainTextResponse("not found", 404)
     path, kind = STATIC[name]
-    return Response(read_shipped(Path(__file__).parents[1] / path), media_type=kind)
+    kept = KEPT if kind.startswith("font/") else {}
+    return Response(read_shipped(Path(__file__).parents[1] / path), media_type=kind, headers=kept)
 
 
 async def _saved(request: Request) -> Response:
