@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
-from ironlaw.files import read_shipped
+from ironlaw.files import read_bytes
 from ironlaw.web import draw, drop, events, uploads, work
 from ironlaw.web.work import Reply
 
@@ -40,8 +40,8 @@ STATIC = {  # a name, its file in the package, its type
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
 }
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; font-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -303,7 +303,7 @@ async def _static(request: Request) -> Response:
         return PlainTextResponse("not found", 404)
     path, kind = STATIC[name]
     kept = KEPT if kind.startswith("font/") else {}
-    return Response(read_shipped(Path(__file__).parents[1] / path), media_type=kind, headers=kept)
+    return Response(read_bytes(Path(__file__).parents[1] / path, "a file of the page"), media_type=kind, headers=kept)
 
 
 async def _saved(request: Request) -> Response:
