@@ -54,7 +54,7 @@ $(OLDEST)/installed: pyproject.toml requirements/oldest.txt
 test-slow: $(VENV)/dev $(VENV)/installed
 	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile random
 
-# The page in a real browser; brings Debian's Chromium where it is missing.
+# The page in a real browser, the API against its description, and the server under attack; brings Debian's Chromium where it is missing.
 test-browser: $(VENV)/browser $(VENV)/installed
 	command -v chromium > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
 	PYTHONPATH=src $(BIN)/python -m pytest -n 0 tests/browser

@@ -30,6 +30,7 @@ class Argument(NamedTuple):
     types: tuple[str, ...]
     help: str
     positional: bool = False
+    samples: tuple[str, ...] = ()  # values that it may have
 
     @property
     def annotation(self) -> str:
@@ -96,7 +97,7 @@ def _argument(name: str, option: Option) -> Argument:
     types = option.kind.takes
     if option.column and "Any" not in types:
         types = (*types, "Sequence[Any]")
-    return Argument(name, tuple(dict.fromkeys(types)), in_python(option.help))
+    return Argument(name, tuple(dict.fromkeys(types)), in_python(option.help), samples=option.kind.samples)
 
 
 def _form(verb: str) -> Form:

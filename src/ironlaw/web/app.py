@@ -20,7 +20,7 @@ from starlette.routing import Route
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_bytes
-from ironlaw.web import draw, drop, events, uploads, work
+from ironlaw.web import draw, drop, entry, events, uploads, work
 from ironlaw.web.work import Reply
 
 VERBS = work.VERBS
@@ -54,8 +54,8 @@ KEPT = {"cache-control": "private, max-age=86400"}  # of files that no version o
 NAMES = ("models", "accelerators", "frameworks", "precisions")  # kinds of records that a field suggests
 
 
-def make_app(saved: str = "") -> Starlette:
-    """The application; ``saved``: the page of a saved answer, which it serves too."""
+def make_app(saved: str = "", token: str = "") -> Starlette:
+    """The application; ``saved``: the page of a saved answer, which it serves too; ``token``: what everybody must have who asks."""
     routes = [
         Route("/", _home),
         Route("/static/{name}", _static),
@@ -74,7 +74,9 @@ def make_app(saved: str = "") -> Starlette:
         Route("/saved", _saved),
         Route("/{verb}", _page),
     ]
-    app = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Guard)])
+    hosts = ["*"] if token else HOSTS  # a foreign page that gives this machine another name has no token
+    layers = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts), Middleware(Guard)]
+    app = Starlette(routes=routes, middleware=[*layers, *([Middleware(entry.Token, token=token)] if token else [])])
     app.state.saved = saved
     return app
 
