@@ -106,7 +106,8 @@ DEFS: dict[str, Any] = {
         "properties": {
             "name": TEXT, "value": {}, "origin": {"enum": ["chosen", "default", "given", "held", "override"]},
             "option": {"type": "string", "description": "the flag that sets it"},
-            "unit": {"type": "string", "description": "of a value that is a number"}},
+            "unit": {"type": "string", "description": "of a value that is a number"},
+            "source": {"type": "string", "description": "of a default: the rule or the record that decides it"}},
         "required": ["name", "value", "origin"],
         "additionalProperties": False,
     },

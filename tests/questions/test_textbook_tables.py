@@ -16,7 +16,7 @@ from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer as estimated
 from ironlaw.law import activations, formats, run, states
-from ironlaw.questions.textbook.options import TABLES
+from ironlaw.questions.textbook.options import CHAPTERS, TABLES
 from ironlaw.questions.textbook.tables import read_numbers
 from ironlaw.questions.textbook.tables.formats import FORMATS
 from ironlaw.terms import scalar
@@ -295,3 +295,24 @@ def test_accumulation_costs_time_money_energy_and_carbon():
 def test_options_that_a_table_does_not_read_are_refused_by_name(asked, says):
     with pytest.raises(IronlawError, match=says):
         textbook(**asked)
+
+
+ASKED = {
+    "checkpoints": {"model": "gpt-2"},
+    "lora": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8},
+    "precisions": {"model": "llama-3-8b", "on": "b200-sxm", "gpus": 8, "precisions": "bf16,fp8"},
+    "limits": {"model": "llama-3-8b", "on": "h100-sxm", "tokens": "200B", "dataset": "800GB"},
+    "sweep": {"parameters": "7B", "on": "h100-sxm", "tokens": "20x", "global_batch_tokens": "1M", "step_time": "1s", "mfu": 0.4},
+    "three-roof": {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 64, "formulas": "as-printed"},
+    "critical-batch": {"parameters": "70B", "tokens": "1T"},
+}
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_sentence_of_a_chapter_has_a_code_of_its_own(name):
+    answer = textbook(name, **ASKED.get(name, {}))
+    told = answer.to_dict()["headline"]
+    codes = [one["code"] for one in told]
+    assert codes and not {"answer", "detail"} & set(codes)
+    assert len(set(codes)) == len(codes) or name in ("eras",)  # which tells of several runs
+    json.dumps(told, allow_nan=False)

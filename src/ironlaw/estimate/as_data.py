@@ -38,18 +38,22 @@ _PLAN_INTEGERS = (
 
 
 def assumption_data(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An assumption with the flag that sets it, and the unit of a value that is a number; neither where no option does.
+    """An assumption with the flag that sets it, the unit of a value that is a number, and for a default its source: who decides it.
 
     >>> assumption_data({"name": "mttf", "value": 3600.0, "origin": "given"})["option"]
     '--mttf'
     >>> assumption_data({"name": "pp", "value": 1, "origin": "chosen"})
     {'name': 'pp', 'value': 1, 'origin': 'chosen', 'option': '--pp'}
+    >>> assumption_data({"name": "nic_bandwidth", "value": 5e10, "origin": "default"})["source"]
+    "the node's"
     """
     option = OPTIONS.get(item["name"])
     if option is None:
         return dict(item)
     is_number = isinstance(item["value"], (int, float)) and not isinstance(item["value"], bool)
-    return {**item, "option": flag(item["name"]), **({"unit": option.kind.unit} if is_number and option.kind.unit else {})}
+    unit = {"unit": option.kind.unit} if is_number and option.kind.unit else {}
+    source = {"source": option.otherwise} if item["origin"] == "default" and option.otherwise else {}
+    return {**item, "option": flag(item["name"]), **unit, **source}
 
 
 def common_keys(

@@ -112,6 +112,7 @@ def test_starved_loader(tmp_path):
     finding = one(tmp_path, "starved-loader", starving(850))  # the device is idle from 100, the fetch lasts until 900
     assert finding.seconds_lost == pytest.approx(800 * US)
     assert (finding.evidence["fetches"], finding.evidence["fetching_us"]) == (1, 850)
+    assert finding.ranges == ({"start_us": 90.0, "us": 800.0},)  # the window starts with the first kernel, at 10
 
 
 def test_a_fetch_hidden_by_a_busy_device_is_not_a_starved_loader(tmp_path):
@@ -216,10 +217,26 @@ def test_pageable_copies(tmp_path):
     finding = one(tmp_path, "pageable-copies", made)
     assert finding.seconds_lost == pytest.approx(30 * US)  # 20 of the 50 us are behind the first kernel
     assert finding.evidence["bytes"] == 1000
+    assert finding.ranges == ({"start_us": 100.0, "us": 30.0},)
     pinned = Made().kernel(SGEMM, 10, 100).kernel("Memcpy HtoD (Pinned -> Device)", 90, 50, cat="gpu_memcpy").kernel(SGEMM, 150, 100)
     assert not found(tmp_path, "pageable-copies", pinned)
     assert named(real("v100_resnet50_nw4.json.gz"), "pageable-copies")
     assert not named(real("v100_resnet50_nw0.json.gz"), "pageable-copies")  # 1.2 % of a longer window
+
+
+@pytest.mark.parametrize("name", ["v100_resnet50_nw0.json.gz", "v100_resnet50_nw4.json.gz"])
+def test_ranges_are_in_order_inside_the_window_and_no_longer_than_what_is_lost(name):
+    diagnosis = real(name)
+    (profile,) = diagnosis.profiles
+    with_ranges = [finding for finding in diagnosis.findings if finding.ranges]
+    assert with_ranges
+    for finding in with_ranges:
+        ends = [one["start_us"] + one["us"] for one in finding.ranges]
+        starts = [one["start_us"] for one in finding.ranges]
+        assert starts == sorted(starts) and starts[0] >= 0.0 and max(ends) <= profile.window.wall / 1000
+        assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+        if finding.name in IDLE:
+            assert sum(one["us"] for one in finding.ranges) <= finding.seconds_lost / US * (1 + 1e-9)
 
 
 # steps and the profiler

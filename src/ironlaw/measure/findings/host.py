@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.measure.events import Column
-from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms, ranges_of
 from ironlaw.measure.idle import ALLOCATING, ARRIVING, CALLING, LAUNCHING, LOADING, WAITING, find_names, host_calls
 from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 from ironlaw.measure.kernels.names import short_name
@@ -44,6 +44,7 @@ def starved_loader(name: str, facts: Facts) -> Iterator[Finding]:
             lost / 1e9,
             p.trace.path,
             {"idle_us": lost / 1000, "fetches": fetches, "fetching_us": fetching / 1000, "window_us": p.window.wall / 1000},
+            ranges_of(p.idle.when.get(LOADING, NOTHING), p),
         )
 
 
@@ -52,7 +53,8 @@ def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
     for p in facts.profiles:
         launching = p.idle.when.get(LAUNCHING, NOTHING)
         latency = p.idle.by_reason[ARRIVING]
-        lost = (launching - _after_a_wait(p)[1]).length + latency
+        alone = launching - _after_a_wait(p)[1]
+        lost = alone.length + latency
         if lost <= BOUND * p.window.wall:
             continue
         median = float(np.median(p.events.end - p.events.start)) / 1000
@@ -71,6 +73,7 @@ def launch_bound(name: str, facts: Facts) -> Iterator[Finding]:
                 "idle_us": lost / 1000,
                 "launch_latency_us": latency / 1000,
             },
+            ranges_of(alone, p),
         )
 
 
@@ -97,6 +100,7 @@ def slow_launches(name: str, facts: Facts) -> Iterator[Finding]:
             waited.length / 1e9,
             p.trace.path,
             {"calls": len(rows), "longest_us": took / 1000, "idle_us": waited.length / 1000},
+            ranges_of(waited, p),
         )
 
 
@@ -118,6 +122,7 @@ def synchronisation_in_the_loop(name: str, facts: Facts) -> Iterator[Finding]:
             after.length / 1e9,
             p.trace.path,
             {"calls": calls, "waited_us": waited / 1000, "idle_us": after.length / 1000, "steps": steps},
+            ranges_of(after, p),
         )
 
 
@@ -129,7 +134,8 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
             continue
         calls = p.trace.launches.rows(rows)
         time, frees = int((calls.end - calls.start).sum()), int(np.isin(calls.name, find_names(p.trace, FREES)).sum())
-        lost = (p.idle.when.get(ALLOCATING, NOTHING) & Instants(np.array([since]), np.array([p.window.end]))).length
+        when = p.idle.when.get(ALLOCATING, NOTHING) & Instants(np.array([since]), np.array([p.window.end]))
+        lost = when.length
         yield Finding(
             name,
             f"{len(rows) / steps:.0f} calls of the driver's allocator per step ({frees} of {len(rows)} free memory), {ms(time)} of host"
@@ -138,6 +144,7 @@ def allocator_churn(name: str, facts: Facts) -> Iterator[Finding]:
             lost / 1e9,
             p.trace.path,
             {"calls": len(rows), "frees": frees, "steps": steps, "host_us": time / 1000, "idle_us": lost / 1000},
+            ranges_of(when, p),
         )
     for snapshot in facts.snapshots:
         for device in snapshot.devices:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.measure.communication.collectives import BY_NAME, Collective, Link
 from ironlaw.measure.events import MEMCPY
-from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms
+from ironlaw.measure.findings.finding import WORTH, Facts, Finding, ms, ranges_of
 from ironlaw.measure.versus.parts import exposed_by_operation
 from ironlaw.measure.window import COMMUNICATION, COMPUTE
 
@@ -102,7 +102,8 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
         if len(small) < MANY * steps:
             continue
         chosen = np.isin(p.rows, [c.row for c in small])
-        exposed = (p.ran(chosen) - p.ran(p.event_classes == COMPUTE)).length
+        when = p.ran(chosen) - p.ran(p.event_classes == COMPUTE)
+        exposed = when.length
         latencies = [_find_latency(c, link) for c in small]
         latency = sum(latencies) if all(latencies) else None
         lost = exposed if latency is None else min(float(exposed), latency)
@@ -129,6 +130,7 @@ def small_all_reduces(name: str, facts: Facts) -> Iterator[Finding]:
                 "latency_us": None if latency is None else latency / 1000,
                 "calls_by_bytes": {str(size): count for size, count in sorted(by_size.items())},
             },
+            ranges_of(when, p),
         )
 
 
@@ -154,6 +156,7 @@ def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
         lost = gather + scatter
         if lost <= WORTH * p.window.wall:
             continue
+        chosen = np.isin(p.rows, [c.row for c in p.collectives if c.operation in ("all_gather", "reduce_scatter")])
         parts = [f"{ms(ns)} of {operation}" for ns, operation in ((gather, "all-gathers"), (scatter, "reduce-scatters")) if ns]
         yield Finding(
             name,
@@ -163,6 +166,7 @@ def exposed_gather(name: str, facts: Facts) -> Iterator[Finding]:
             lost / 1e9,
             p.trace.path,
             {"all_gather_us": gather / 1000, "reduce_scatter_us": scatter / 1000, "window_us": p.window.wall / 1000},
+            ranges_of(p.ran(chosen) - p.ran(p.event_classes == COMPUTE), p),
         )
 
 
@@ -171,7 +175,8 @@ def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
     for p in facts.profiles:
         pageable = [i for i, n in enumerate(p.trace.names) if "Pageable" in n]
         chosen = (p.events.kind == MEMCPY) & np.isin(p.events.name, pageable)
-        lost = (p.ran(chosen) - p.ran((p.event_classes == COMPUTE) | (p.event_classes == COMMUNICATION))).length
+        when = p.ran(chosen) - p.ran((p.event_classes == COMPUTE) | (p.event_classes == COMMUNICATION))
+        lost = when.length
         if lost <= WORTH * p.window.wall:
             continue
         sizes = p.events.size[chosen]
@@ -185,4 +190,5 @@ def pageable_copies(name: str, facts: Facts) -> Iterator[Finding]:
             lost / 1e9,
             p.trace.path,
             {"copies": int(chosen.sum()), "bytes": moved or None, "exposed_us": lost / 1000},
+            ranges_of(when, p),
         )

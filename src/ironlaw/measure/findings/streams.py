@@ -37,6 +37,7 @@ def stream_wait(name: str, facts: Facts) -> Iterator[Finding]:
             lost / 1e9,
             p.trace.path,
             {"idle_us": lost / 1000, "longest": listed},
+            tuple({"start_us": one["start_us"], "us": one["wait_us"]} for one in sorted(listed, key=lambda one: float(one["start_us"]))),
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import ValueRangeError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
@@ -71,13 +72,15 @@ def sweep_by_hand(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         listed = {item["name"] for item in assumptions}
         assumptions += [item for item in workload.assumptions if item["name"] not in listed]
     low, high = min(rows, key=lambda r: r["usd"]), max(rows, key=lambda r: r["usd"])
-    headline = [
+    text = (
         f"{low['usd']:,.0f} USD ({low['model']}, {units.show(low['tokens'], 'token', 4)}) to {high['usd']:,.0f} USD ({high['model']}, "
         f"{units.show(high['tokens'], 'token', 4)}); the batch sets how many accelerators run for how long, not the cost"
-    ]
+    )
+    headline = [Sentence(text, "cost", {"least": low["usd"], "most": high["usd"]})]
     short = sum(not row["holds"] for row in accumulated)
     if short:
-        headline.append(f"{short} of {len(accumulated)} rows of accumulation have too few accelerators for states and activations")
+        text = f"{short} of {len(accumulated)} rows of accumulation have too few accelerators for states and activations"
+        headline.append(Sentence(text, "too-few", {"rows": short, "of": len(accumulated)}))
     warnings = [caution("constant-mfu-rows", mfu=values["mfu"])]
     title = "Accumulation: 16 bytes a parameter; 34 s b h + 5 a s s b a layer, 34 s b h without scores, 2 s b h as checkpoints"
     tables = [

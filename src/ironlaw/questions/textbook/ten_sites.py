@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.files import read_shipped
 from ironlaw.law import collectives, cost, energy, flops, overlap, run, scaling, states, wide_area
@@ -121,13 +122,7 @@ def study(values: dict[str, Any], folders: tuple[str, ...] = ()) -> Answer:
     values = {term.name: float(term.value) for term in terms}
     return Answer(
         "the study of ten sites (simplified)",
-        [
-            f"at 1M tokens a batch the shared pipe takes {values['waiting'] / DAY:,.1f} days beside {values['computing'] / DAY:,.1f} of "
-            f"computation ({values['share']:.1%}); a ring {values['waiting on a ring'] / DAY:,.1f} ({values['share on a ring']:.1%}), "
-            f"DiLoCo every {asked.communication['inner_steps']} steps on a ring {values['share with DiLoCo']:.1%}",
-            f"accelerators that wait for the pipe cost {values['cost of waiting'] / 1e9:.3f} billion USD; the whole run "
-            f"{values['cost'] / 1e9:.3f} billion, its computation alone {values['cost of computing'] / 1e6:.1f} million",
-        ],
+        _say(values, asked.communication["inner_steps"]),
         (
             Table(
                 "printed",
@@ -195,6 +190,23 @@ def _make_rounding_row(asked: Study, batch: float) -> dict[str, float]:
         "flop": float(operations), "days": row.seconds, "usd": asked.rent(row.gpus, row.seconds),
         "power": power, "energy": float(energy.energy(power, row.seconds)),
     }  # fmt: skip
+
+
+def _say(values: dict[str, float], inner_steps: float) -> list[Sentence]:
+    """Time and cost of waiting at 1M tokens a batch."""
+    days = {name: values[name] / DAY for name in ("waiting", "computing", "waiting on a ring")}
+    time = (
+        f"at 1M tokens a batch the shared pipe takes {days['waiting']:,.1f} days beside {days['computing']:,.1f} of "
+        f"computation ({values['share']:.1%}); a ring {days['waiting on a ring']:,.1f} ({values['share on a ring']:.1%}), "
+        f"DiLoCo every {inner_steps} steps on a ring {values['share with DiLoCo']:.1%}"
+    )
+    money = (
+        f"accelerators that wait for the pipe cost {values['cost of waiting'] / 1e9:.3f} billion USD; the whole run "
+        f"{values['cost'] / 1e9:.3f} billion, its computation alone {values['cost of computing'] / 1e6:.1f} million"
+    )
+    shares = {"share": values["share"], "ring": values["share on a ring"], "diloco": values["share with DiLoCo"]}
+    costs = {"waiting": values["cost of waiting"], "run": values["cost"], "computing": values["cost of computing"]}
+    return [Sentence(time, "waiting", shares), Sentence(money, "cost", costs)]
 
 
 def _headline_terms(asked: Study, row: Training) -> list[Term]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ironlaw.cautions.record import Caution
+from ironlaw.cautions.record import Caution, Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table
@@ -46,35 +46,39 @@ def _say_memory(hardware: Sequence[Hardware], books: Sequence[Textbook], knobs: 
     reached, *with_weights = (float(term.value) for term in intensities(knobs, values))
     balances = [one.prices.machine_balance for one in hardware]
     binding = [one.name for one in hardware if one.prices.machine_balance > reached]
+    told: dict[str, Any] = {"intensity": reached, "machine_balance": balances}
     text = f"three-roof model: intensity {reached:,.0f} FLOP/B, machine balance {', '.join(f'{b:,.0f}' for b in balances)}"
     if binding:
-        return [f"{text}: memory binds on {', '.join(binding)} rather than arithmetic"]
+        return [Sentence(f"{text}: memory binds on {', '.join(binding)} rather than arithmetic", "memory-binds", told | {"on": binding})]
     batches = [b.first_order.memory_batch for b in books if b.first_order.memory_batch is not None]
     finite = [batch for batch in batches if math.isfinite(batch)]
-    lines = [text + ": memory never binds" + (f", unless the batch is below {max(finite):,.0f} tokens" if finite else "")]
+    text += ": memory never binds" + (f", unless the batch is below {max(finite):,.0f} tokens" if finite else "")
+    lines: list[str] = [Sentence(text, "memory-never-binds", told | {"batch": max(finite, default=None)})]
     for intensity in with_weights:
         tokens = micro_batch_tokens(values)
-        lines.append(f"with weights, which every micro-batch of {tokens:,.0f} tokens reads again, intensity is {intensity:,.0f} FLOP/B")
+        text = f"with weights, which every micro-batch of {tokens:,.0f} tokens reads again, intensity is {intensity:,.0f} FLOP/B"
+        lines.append(Sentence(text, "with-weights", {"intensity": intensity, "tokens": tokens}))
     return lines
 
 
 def _say_network(books: Sequence[Textbook], cost: dict[str, float], values: dict[str, Any]) -> list[str]:
     """What the network does to the answer of the three-roof model."""
     target = (values.get("target_tokens_per_second") or [None])[0]
-    lines = []
+    lines: list[str] = []
     for book in books:
         name, first, real = book.label, book.first_order, book.real_ranks
         if real is not None:
-            lines.append(
-                f"as printed, {name}: {first.gpus:,.0f} GPUs; with that many ranks it is bound by {real.bound_at_planned_ranks}"
-                + _data_parallel_limit(first, " and pure data parallelism reaches at most")
-            )
+            text = f"as printed, {name}: {first.gpus:,.0f} GPUs; with that many ranks it is bound by {real.bound_at_planned_ranks}"
+            told = {"accelerator": name, "gpus": first.gpus, "by": real.bound_at_planned_ranks, "cap": first.cap}
+            lines.append(Sentence(text + _data_parallel_limit(first, " and pure data parallelism reaches at most"), "as-printed", told))
         elif target and not math.isfinite(first.gpus):
             limit = _data_parallel_limit(first, "; data parallelism reaches at most")
-            lines.append(f"three-roof model, {name}: no count reaches {target:,.0f} tokens/s{limit}")
+            text = f"three-roof model, {name}: no count reaches {target:,.0f} tokens/s{limit}"
+            lines.append(Sentence(text, "no-count", {"accelerator": name, "target": target, "cap": first.cap}))
     pick = rule_pick(books)
     if target and pick and cost and pick != min(cost, key=lambda name: cost[name]):
-        lines.append(f"the rule of the cost-of-bandwidth note (reaches the rate, not bound by the network, cheapest HBM) would pick {pick}")
+        text = f"the rule of the cost-of-bandwidth note (reaches the rate, not bound by the network, cheapest HBM) would pick {pick}"
+        lines.append(Sentence(text, "rule-pick", {"accelerator": pick}))
     return lines
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.again import asked_data
@@ -56,14 +57,20 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     least = min(rows[1:], key=lambda row: row["exact"])
     attention = "with flash attention" if group.job.flash else "without flash attention"
     stage = "" if layers == model.num_hidden_layers else f" on each of {scalar(plan.pp):g} stages"
-    headline = [
+    texts = (
         f"a layer keeps {units.show(kept, 'B', 4)} of a micro-batch, its checkpoint {units.show(boundary, 'B', 4)}"
         f" ({boundary / kept:.1%}); all {layers:g} layers{stage} keep {units.show(layers * kept, 'B', 4)}",
         f"the square-root rule says {root:.2f} layers per segment; it belongs to the simple form, in which a checkpoint is as large as"
         " a layer",
         f"the exact best interval is sqrt(layers x checkpoint / layer) = {best:.2f}: {least['interval']:g} per segment need least,"
         f" {units.show(least['exact'], 'B', 4)}",
-    ]
+    )
+    told = (
+        ("layer", {"layer": float(kept), "checkpoint": float(boundary), "layers": float(layers)}),
+        ("square-root", {"interval": float(root)}),
+        ("exact", {"interval": float(least["interval"]), "bytes": float(least["exact"])}),
+    )
+    headline = [Sentence(text, code, said) for text, (code, said) in zip(texts, told, strict=True)]
     sequences = f"{scalar(plan.micro_batch_size):g} x {scalar(plan.seq_len):,.0f} tokens"
     title = f"Recomputation of {model.name} in segments: a micro-batch of {sequences}, tp {scalar(plan.tp):g}, {group.job.precision.name}"
     warnings = [caution("forms-have-one-micro-batch")] if timed else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.answer import answer
@@ -43,10 +44,12 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     curve = leaf("the curve", run.amdahl_speedup, "1", gpus=last, serial_fraction=worst)
     worth = leaf("a constant share", wide_area.effective_accelerators, "1", gpus=last, communication_share=worst)
     limit = f"the speed-up stays below {1 / worst:.3g}" if worst > 0 else "the speed-up has no limit"
+    serial_share = f"with a serial share r = {worst:g}, {last:g} accelerators are {float(curve.value):.3g} times as fast as one; {limit}"
+    constant_share = f"with {worst:g} of every step spent on communication they are {float(worth.value):,.4g} times as fast"
+    told = {"share": worst, "gpus": last}
     headline = [
-        f"simplified: with a serial share r = {worst:g}, {last:g} accelerators are {float(curve.value):.3g} times as fast as one; {limit}",
-        f"with {worst:g} of every step spent on communication they are {float(worth.value):,.4g} times as fast: that share is not"
-        " Amdahl's r",
+        Sentence(f"simplified: {serial_share}", "serial-share", {**told, "speedup": float(curve.value)}),
+        Sentence(f"{constant_share}: that share is not Amdahl's r", "constant-share", {**told, "speedup": float(worth.value)}),
     ]
     columns = (Column("gpus", "accelerators", "1"), *(Column(f"r{r:g}", f"r = {r:g}", "1") for r in shares))
     amdahl = [{"gpus": n, **{f"r{r:g}": float(run.amdahl_speedup(n, r)) for r in shares}} for n in counts]
@@ -62,10 +65,11 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         if fitting:
             end = fitting[-1]
             serial = "" if end.r is None else f"; Amdahl's curve would need r = {end.r:.3g}, which changes with the count"
-            headline.append(
+            text = (
                 f"by estimate {end.gpus:g} accelerators are {end.speedup:,.4g} times as fast as {fitting[0].gpus:g}, "
                 f"a scaling efficiency of {end.efficiency:.0%}{serial}"
             )
+            headline.append(Sentence(text, "estimate", {"gpus": end.gpus, "speedup": end.speedup, "efficiency": end.efficiency}))
     warning = caution("amdahl-only")
     return Answer("Communication tax", headline, tuple(tables), (curve, worth), warnings=(warning,), folders=folders)
 

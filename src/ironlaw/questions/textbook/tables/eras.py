@@ -6,6 +6,7 @@ from typing import Any
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Source
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.money import bind_grid, bind_price, bind_pue
@@ -64,7 +65,11 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         rows.append(row)
     both = [row for row in rows if row["usd"] and row["today"]]
     headline = [
-        f"{row['run']} ({row['year']}): {row['flop']:.3g} FLOP, {row['usd']:,.0f} USD then, {row['today']:,.0f} USD on {on} today"
+        Sentence(
+            f"{row['run']} ({row['year']}): {row['flop']:.3g} FLOP, {row['usd']:,.0f} USD then, {row['today']:,.0f} USD on {on} today",
+            "run",
+            {name: row[name] for name in ("run", "year", "flop", "usd", "today")},
+        )
         for row in both[:1] + both[-1:]
     ]
     warning = caution("published-costs")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.answer import answer
@@ -56,7 +57,10 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         _accumulation(asked, cluster, money, folders), _input_pipeline(),
     ]  # fmt: skip
     rows = [fallacy.row() for fallacy in fallacies]
-    headline = [f"{len(rows)} fallacies, each with the numbers against it", f"{rows[0]['fallacy']}: {rows[0]['said']}"]
+    headline = [
+        Sentence(f"{len(rows)} fallacies, each with the numbers against it", "count", {"fallacies": len(rows)}),
+        Sentence(f"{rows[0]['fallacy']}: {rows[0]['said']}", "first", {"key": rows[0]["key"]}),
+    ]
     terms = [term for fallacy in fallacies for term in fallacy.terms]
     tables = (Table("fallacies", "Fallacies and facts", COLUMNS, rows),)
     return Answer("Fallacies and pitfalls", headline, tables, terms, assumptions=notes, folders=folders)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.catalog import load
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.law import formats as law
@@ -76,7 +77,7 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     scale = leaf("loss scale of fp16", law.loss_scale, "1", largest=by_format["fp16"]["largest"], gradient=1.0)
     terms.append(scale)
     power = float(scale.value)
-    headline = [
+    texts = (
         f"the largest fp16 number is {by_format['fp16']['largest']:,.0f}: larger activations or gradients become infinite; bf16 reaches "
         f"{by_format['bf16']['largest']:.3g}",
         f"the least fp16 number is {by_format['fp16']['subnormal']:.3g}: smaller gradients become zero, so the loss is scaled up; bf16"
@@ -85,7 +86,14 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         f"{by_format['fp16']['subnormal'] / power:.2g}; a dynamic scale is halved at each overflow",
         f"in the OCP definition the largest E4M3 number is {by_format['fp8 E4M3']['largest']:g}, the largest E5M2 number"
         f" {by_format['fp8 E5M2']['largest']:,.0f}",
-    ]
+    )
+    told = (
+        ("largest", {name: by_format[name]["largest"] for name in ("fp16", "bf16")}),
+        ("least", {name: by_format[name]["subnormal"] for name in ("fp16", "bf16", "fp32")}),
+        ("loss-scale", {"scale": power}),
+        ("fp8", {"e4m3": by_format["fp8 E4M3"]["largest"], "e5m2": by_format["fp8 E5M2"]["largest"]}),
+    )
+    headline = [Sentence(text, code, values) for text, (code, values) in zip(texts, told, strict=True)]
     shown = tuple(
         c if c.key not in ("largest", "normal", "subnormal") else Column(f"{c.key}_text", c.title) for c in COLUMNS
     )  # as text such as 3.4e+38, as the page would print all digits

@@ -7,6 +7,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.law import energy
 from ironlaw.question.forms import need
@@ -41,10 +42,14 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
             "per_flop": 16.0 * PICO * tier["pj_per_bit"] / flop, "told": tier["text"], "grade": cited.grade, "by": cited.title,
         })  # fmt: skip
     terms: list[Term] = [leaf("a gigabyte through HBM2E", energy.of_bytes, "J", size=1e9, energy_per_byte=byte["hbm"])]
+    gigabyte = {"hbm": float(terms[0].value), "scale_up": byte["scale-up"].value * 1e9, "nic": byte["nic"].value * 1e9}
+    text = (
+        f"a gigabyte costs {gigabyte['hbm']:.3g} J through HBM2E, {gigabyte['scale_up']:.3g} J over a serial link, "
+        f"{gigabyte['nic']:.3g} J over an optical one"
+    )
     headline = [
-        f"a gigabyte costs {float(terms[0].value):.3g} J through HBM2E, {byte['scale-up'].value * 1e9:.3g} J over a serial link, "
-        f"{byte['nic'].value * 1e9:.3g} J over an optical one",
-        "moving an operand from HBM costs more energy than many operations on it",
+        Sentence(text, "gigabyte", gigabyte),
+        Sentence("moving an operand from HBM costs more energy than many operations on it", "operand"),
     ]
     tables = [Table("joules", "Energy of a bit", TIERS, rows)]
     if "model" in values:
@@ -57,7 +62,9 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     return Answer("Energy of moving data", headline, tuple(tables), tuple(terms), warnings=warnings, folders=folders)
 
 
-def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]) -> tuple[Table, list[str], list[Term]]:
+def _count_step_energy(
+    values: dict[str, Any], byte: dict[str, Sourced], folders: tuple[str, ...]
+) -> tuple[Table, list[Sentence], list[Term]]:
     """Bytes of the step's operators times energy per byte, beside the board's power for the time of the step."""
 
     asked = {name: value for name, value in values.items() if name in (*OF_STEP, "optimizer")}
@@ -84,10 +91,16 @@ def _count_step_energy(values: dict[str, Any], byte: dict[str, Sourced], folders
     other_power = float(board.value) - float(moving.value)
     rest_row = {"what": "all else on the board", "amount": units.show(flop, "FLOP", 4), "joules": other_power, "share": 1.0 - share}
     rows.append({**rest_row, "note": "arithmetic, caches, leakage, waiting"})
-    lines = [
+    of_step = (
         f"a step of {units.show(float(step['step']), 's', 4)} spends {float(moving.value):,.4g} J on moving data, {share:.0%} of the "
-        f"{float(board.value):,.4g} J of a board at its limit of {units.show(device.tdp.value, 'W')}",
+        f"{float(board.value):,.4g} J of a board at its limit of {units.show(device.tdp.value, 'W')}"
+    )
+    of_rest = (
         f"the rest is {other_power / flop / PICO:.3g} pJ per operation; the whole board at the peak rate would use"
-        f" {float(per_operation.value) / PICO:.3g}",
+        f" {float(per_operation.value) / PICO:.3g}"
+    )
+    lines = [
+        Sentence(of_step, "step", {"moving": float(moving.value), "board": float(board.value), "share": share}),
+        Sentence(of_rest, "rest", {"joules_per_operation": other_power / flop}),
     ]
     return Table("step", "Energy of a step of one accelerator", STEP, rows), lines, [moving, board, per_operation]

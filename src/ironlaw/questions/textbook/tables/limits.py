@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.cluster import cluster_of
@@ -73,8 +74,9 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         Table("limits", "Hard limits of one accelerator and of one machine", filled_columns(LIMITS, rows), rows),
         Table("sizes", "By sizes alone (simplified): the first row that holds", RULES, describe_sizes(sizes)),
     ]
-    headline = [*_write_verdict(machines, limits), f"by sizes alone (simplified), {units.show(parameters, 'parameter', 4)} and "
-                f"{units.show(dataset, 'B', 4)}: {scale}"]  # fmt: skip
+    by_sizes = f"by sizes alone (simplified), {units.show(parameters, 'parameter', 4)} and {units.show(dataset, 'B', 4)}: {scale}"
+    told = {"parameters": parameters, "dataset": dataset, "scale": scale}
+    headline = [*_write_verdict(machines, limits), Sentence(by_sizes, "by-sizes", told)]
     title = f"One machine or several: {model.title} for {units.show(tokens, 'token', 4)} on {cluster.accelerator.name}"
     data = {"scale": scale, "reached": {machine.row["machine"]: list(machine.reached) for machine in machines}}
     terms = [stream, storage, *machines[-1].terms]
@@ -105,23 +107,29 @@ def _judge_machine(name: str, gpus: float, values: Mapping[str, Any], limits: Ma
     return Machine(row, tuple(what for what, is_reached in reached.items() if is_reached), (estimate.groups[0].memory.tree,))
 
 
-def _write_verdict(machines: Sequence[Machine], limits: Mapping[str, float]) -> list[str]:
+def _write_verdict(machines: Sequence[Machine], limits: Mapping[str, float]) -> list[Sentence]:
     """Which is enough, and which limits are reached."""
     single, node = machines
     if not single.reached:
-        return ["one accelerator is enough: no limit is reached"]
+        return [Sentence("one accelerator is enough: no limit is reached", "accelerator")]
     reached = f"one accelerator reaches its limit of {' and '.join(single.reached)}"
     if not node.reached:
-        return [f"one machine of {node.row['gpus']:,.0f} is enough; {reached}"]
-    lines = [f"several machines: one machine of {node.row['gpus']:,.0f} reaches its limit of {' and '.join(node.reached)}"]
+        text = f"one machine of {node.row['gpus']:,.0f} is enough; {reached}"
+        return [Sentence(text, "machine", {"gpus": node.row["gpus"], "reached": list(single.reached)})]
+    text = f"several machines: one machine of {node.row['gpus']:,.0f} reaches its limit of {' and '.join(node.reached)}"
+    lines = [Sentence(text, "machines", {"gpus": node.row["gpus"], "reached": list(node.reached)})]
     if "wall clock" in node.reached:
         many = math.ceil(node.row["seconds"] / limits["deadline"])
-        lines.append(
+        text = (
             f"the run takes {units.show(node.row['seconds'], 's', 4)} there, {units.show(limits['deadline'], 's', 4)} are allowed:"
             f" {many:,.0f} machines at the same rate each, without their communication (ironlaw solve counts it)"
         )
+        told = {"seconds": node.row["seconds"], "deadline": limits["deadline"], "machines": many}
+        lines.append(Sentence(text, "wall-clock", told))
     if "data" in node.reached:
-        lines.append(f"reading the data once takes {units.show(limits['stream'], 's', 4)} on one machine: stream it to several")
+        text = f"reading the data once takes {units.show(limits['stream'], 's', 4)} on one machine: stream it to several"
+        lines.append(Sentence(text, "data", {"seconds": limits["stream"]}))
     if "memory" in node.reached:
-        lines.append("memory: ironlaw optimize MODEL --gpus N tries what frees some; adapters (--lora-rank) need less of it")
+        text = "memory: ironlaw optimize MODEL --gpus N tries what frees some; adapters (--lora-rank) need less of it"
+        lines.append(Sentence(text, "memory"))
     return lines

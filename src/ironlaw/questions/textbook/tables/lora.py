@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ironlaw import units
+from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.answer import Estimate, answer
@@ -91,14 +92,20 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
 def _write_headline(full: Method, first: Method, gpus: float) -> list[str]:
     """Trained parameters, memory and speed of adapters against full fine-tuning."""
     speed = "full fine-tuning does not fit" if first.speed is None else f"{first.speed:.0%} of full fine-tuning's tokens/s"
-    return [
+    texts = (
         f"{first.method}: {units.show(first.trainable, 'parameter', 4)} of {units.show(full.trainable, 'parameter', 4)} are "
         f"trained ({first.share:.2%})",
         f"to first order weights and states take {units.show(first.first_memory, 'B', 4)} instead of "
         f"{units.show(full.first_memory, 'B', 4)}, and a token 4 FLOP per weight instead of 6, as frozen weights have no gradient",
         f"by estimate {units.show(first.memory or 0.0, 'B', 4)} instead of "
         f"{'-' if full.memory is None else units.show(full.memory, 'B', 4)} on each of {gpus:.0f}, each with its own plan, and {speed}",
-    ]
+    )
+    told: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("trained", {"trainable": first.trainable, "full": full.trainable}),
+        ("first-order", {"memory": first.first_memory, "full": full.first_memory}),
+        ("estimate", {"memory": first.memory, "full": full.memory, "speed": first.speed}),
+    )
+    return [Sentence(text, code, values) for text, (code, values) in zip(texts, told, strict=True)]
 
 
 def _evaluate_method(method: str, estimate: Estimate, full: Method | None = None) -> Method:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.optimizer import Optimizer
+from ironlaw.cautions.record import Sentence
 from ironlaw.estimate.answer import Group, answer
 from ironlaw.estimate.bind.cluster import find_precision
 from ironlaw.estimate.bind.optimizer import bind_optimizer
@@ -64,10 +65,10 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     by_parameter = [
         {**row._asdict(), "static": row.static, "multiple": 1.0 + row.states / 4.0, "textbook": TEXTBOOK.get(row.optimizer)} for row in rows
     ]
+    kept = next(row for row in rows if row.optimizer == OPTIMIZER).static
     headline = [
-        f"{OPTIMIZER} keeps {next(row for row in rows if row.optimizer == OPTIMIZER).static:g} bytes per parameter in {precision.name},"
-        " without activations",
-        "sharding divides states and master weights by the ranks that share them (ZeRO 1)",
+        Sentence(f"{OPTIMIZER} keeps {kept:g} bytes per parameter in {precision.name}, without activations", "kept", {"bytes": kept}),
+        Sentence("sharding divides states and master weights by the ranks that share them (ZeRO 1)", "sharding"),
     ]
     tables = [Table("optimizers", f"Bytes per parameter, with {size:g}-byte weights and gradients", BY_PARAMETER, by_parameter)]
     terms: list[Term] = []
@@ -77,7 +78,8 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
         terms = [term for _, term in every]
         tables.append(Table("memory", f"Static memory of {name}, before sharding", OF_MODEL, [row for row, _ in every]))
         adam = next(row for row, _ in every if row["optimizer"] == OPTIMIZER)
-        headline.insert(0, f"{name}: {adam['gigabytes']:,.4g} GB with {OPTIMIZER}, {adam['states'] / 1e9:,.4g} GB of it states")
+        text = f"{name}: {adam['gigabytes']:,.4g} GB with {OPTIMIZER}, {adam['states'] / 1e9:,.4g} GB of it states"
+        headline.insert(0, Sentence(text, "of-model", {"bytes": adam["gigabytes"] * 1e9, "states": adam["states"]}))
     return Answer("Optimizers", headline, tables, terms, folders=folders)
 
 

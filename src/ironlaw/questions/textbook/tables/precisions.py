@@ -9,6 +9,7 @@ import numpy as np
 from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
+from ironlaw.cautions.record import Sentence
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.again import asked_data
 from ironlaw.estimate.answer import Group, answer
@@ -53,20 +54,26 @@ def table(values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     if "framework" in values and named is None:
         recipes = [recipe for recipe in recipes if _stack_has(values["framework"], recipe, folders)]
     tables = [Table("recipes", "Recipes", RECIPE_COLUMNS, [_recipe_row(recipe, folders) for recipe in recipes])]
-    headline = [f"{len(recipes)} recipes; ironlaw catalog show NAME prints one with its sources"]
+    text = f"{len(recipes)} recipes; ironlaw catalog show NAME prints one with its sources"
+    headline = [Sentence(text, "count", {"recipes": len(recipes)})]
     group: Group | None = None
     if timed:
         held = _with_framework(values, recipes, folders)
         group, rows = _step_rows(held, recipes, folders)
         fastest, least = min(rows, key=lambda row: row["seconds"]), min(rows, key=lambda row: row["device"])
-        headline = [
+        quick = (
             f"fastest: {fastest['precision']}, step {units.show(fastest['seconds'], 's')},"
-            f" {fastest['ratio']:.2f} of that in {rows[0]['precision']}; bound by {fastest['bound']}",
-            f"least memory: {least['precision']}, {units.show(least['device'], 'B')} of each accelerator",
-            "the same plan in every precision: the one that is best in the first, or the one given",
+            f" {fastest['ratio']:.2f} of that in {rows[0]['precision']}; bound by {fastest['bound']}"
+        )
+        small = f"least memory: {least['precision']}, {units.show(least['device'], 'B')} of each accelerator"
+        headline = [
+            Sentence(quick, "fastest", {name: fastest[name] for name in ("precision", "seconds", "ratio", "bound")}),
+            Sentence(small, "least-memory", {"precision": least["precision"], "bytes": least["device"]}),
+            Sentence("the same plan in every precision: the one that is best in the first, or the one given", "plan"),
         ]
         if held is not values:
-            headline.append(f"in the framework {held['framework']}, which has every recipe: no framework is named")
+            text = f"in the framework {held['framework']}, which has every recipe: no framework is named"
+            headline.append(Sentence(text, "framework", {"framework": held["framework"]}))
         tables.insert(0, Table("steps", "One plan in each precision", filled_columns(STEP_COLUMNS, rows), rows))
     exact = [{"precision": recipe.name, "exactness": load.record("precisions", recipe.name, folders).exactness} for recipe in recipes]
     tables.append(Table("exactness", "Exactness", EXACT_COLUMNS, exact))
