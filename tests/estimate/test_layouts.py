@@ -49,6 +49,8 @@ def test_a_layout_is_what_its_runs_say():
         if rows:
             assert sorted({int(row["gpus"]) for row in rows}) == list(layout.gpus)
             assert {row.get("precision", "bf16") for row in rows} == set(layout.precisions)
+            usual = set(load.record("frameworks", layout.framework).overlap)
+            assert set(layout.overlap) in [set(row.get("overlap") or ()) - usual for row in rows]
 
 
 def test_a_layout_takes_what_the_best_plan_with_its_axes_takes():

@@ -98,6 +98,50 @@ def test_a_kind_that_nobody_published_says_so():
     assert "no published run of this kind" in support_words(found)
 
 
+MIXTURE = {"model": "qwen-3-235b-a22b", "on": "h100-sxm", "gpus": 256, "global_batch_size": 1024, "seq_len": 4096, "framework": "nemo"}
+PIPED = {"tp": 2, "pp": 4, "vpp": 4, "ep": 16, "zero": 1, "micro_batch_size": 1}
+HIDES = "ep,grad-reduce,param-gather,pp"
+
+
+@pytest.mark.parametrize(
+    ("options", "never"),
+    [
+        ({"recompute": "none", "overlap": HIDES}, []),  # six recipes have it
+        ({"recompute": "selective", "overlap": HIDES, "moe_dispatcher": "deepep"}, []),  # nemo-197
+        ({"recompute": "none", "overlap": HIDES, "moe_dispatcher": "deepep"}, ["deepep with no recomputation"]),
+        ({"recompute": "none", "moe_dispatcher": "deepep"}, []),  # nothing is hidden, so each value counts alone
+        ({"recompute": "none", "overlap": HIDES, "pp": 1, "vpp": 1}, ["overlap of ep with no pipeline"]),
+        ({"recompute": "full", "moe_dispatcher": "alltoall"}, []),
+    ],
+)
+def test_values_that_no_run_had_together_count_where_the_traffic_of_experts_is_hidden(options, never):
+    found = ironlaw.estimate(**{**MIXTURE, **PIPED, **options})
+    assert support.support_data(*found.place_of(0))["never_measured"] == never
+
+
+def test_a_pair_of_which_one_value_never_ran_is_counted_once():
+    """No run of a hybrid has overlap of ep: each of its pairs would count it again."""
+    asked = {**MIXTURE, **PIPED, "model": "qwen-3-next-80b-a3b", "gpus": 128, "tp": 1, "vpp": 3}
+    never = support.support_data(*ironlaw.estimate(**asked, recompute="selective", overlap=HIDES).place_of(0))["never_measured"]
+    assert "overlap of ep" in never and not any("overlap of ep with" in name for name in never)
+
+
+def test_pairs_are_counted_in_columns_as_for_each_plan_alone():
+    answer = ironlaw.estimate(**{**MIXTURE, **PIPED, "moe_dispatcher": "deepep", "overlap": HIDES, "recompute": ["none", "selective"]})
+    for group in answer.groups:
+        alone = [len(support.support_data(group, at)["never_measured"]) for at in range(group.plan.rows)]
+        assert support.never_measured(group.job, group.plan).tolist() == alone
+
+
+def test_an_accelerator_without_a_run_of_the_kind_is_said():
+    plan = {**PIPED, "recompute": "none"}
+    for on, there in (("h100-sxm", True), ("h200-sxm", False)):
+        group, at = ironlaw.estimate(**{**MIXTURE, **plan, "on": on}).place_of(0)
+        found = support.support_data(group, at)
+        assert found["any"] and found["on_accelerator"] is there
+        assert ("on this accelerator" in support_words(found)) is not there
+
+
 def test_every_run_of_the_tables_is_a_published_run():
     known = {run.id: run for run in read_runs()[0]}
     for path in (support.VALUES, support.CEILINGS):

@@ -320,6 +320,7 @@ class Layout(Schema):
     zero: int = 0
     micro_batch_size: int
     recompute: str = ""  # "": not published, so the best is taken
+    overlap: tuple[str, ...] = ()  # that its fastest run turned on beside what the stack overlaps by default
     count_embedding: bool = False
     runs: tuple[str, ...] = ()  # rows of the table of published runs that ran it
     source: Source

@@ -1,11 +1,12 @@
 """What most teams run: published layouts of a question's kind of model, device and stack, and what each would take on the question's job.
 
-A layout fixes how the model is split, the micro-batch, ZeRO and recomputation; what it leaves open is chosen, as for every other plan.
+A layout fixes how the model is split, the micro-batch, ZeRO, recomputation, and what its runs overlapped beside the stack's habits. What
+it leaves open is chosen, as for every other plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class Timed(NamedTuple):
     layout: Layout
     axes: Mapping[str, Any]
     seconds: float | None = None
+    overlap: frozenset[str] = frozenset()  # of the plan that was timed
     keeps_margin: bool = True
     why_not: str = ""
 
@@ -53,20 +55,24 @@ def layouts_data(
     with watch_sources(None):
         timed = [time_layout(bound, job, row, space, layout) for layout in layouts_of(bound, job, row, space)]
     slope, noise = gain_slope(bound.folders), told_apart(bound.folders)
-    return [_data(one, best, seconds, slope, noise, fastest or seconds) for one in timed]
+    own = {*job.framework.overlap}  # switches that plans of a search leave off where they do nothing
+    return [_data(one, best, {*one.overlap} - own == {*best["overlap"]} - own, seconds, slope, noise, fastest or seconds) for one in timed]
 
 
-def _data(timed: Timed, best: Mapping[str, Any], seconds: float, slope: float, noise: float, fastest: float) -> dict[str, Any]:
+def _data(
+    timed: Timed, best: Mapping[str, Any], overlaps_alike: bool, seconds: float, slope: float, noise: float, fastest: float
+) -> dict[str, Any]:
     """A timed layout as plain data."""
     layout, source = timed.layout, timed.layout.source
     longer = None if timed.seconds is None else max(timed.seconds / seconds, 1.0) - 1.0
-    same = longer is not None and all(best[axis] == value for axis, value in timed.axes.items())
+    same = overlaps_alike and longer is not None and all(best[axis] == value for axis, value in timed.axes.items())
     return {
         "name": layout.name,
         "title": layout.title,
         "accelerator": layout.on,
         "gpus": list(layout.gpus),
         "framework": layout.framework,
+        "overlap": list(layout.overlap),
         "plan": dict(timed.axes),
         "step_seconds": timed.seconds,
         "longer": longer,
@@ -95,7 +101,7 @@ def time_layout(bound: Bound, job: Job, row: Row, space: Space, layout: Layout) 
     """The step of a layout on a row's job: of the fastest plan with its axes that keeps memory free, or fits; or why there is none."""
     axes = axes_on(job, _sizes(row), layout)
     own = job.replace(count_embedding=True) if layout.count_embedding else job
-    rows = list(_open_rows(bound, own, row, space, axes))
+    rows = list(_open_rows(bound, own, row, space, axes, layout.overlap))
     plan = plan_of_rows(own, rows)
     rules = {name: np.broadcast_to(column, (plan.rows,)) for name, column in legality(own, plan).items()}
     shown = {name: value if isinstance(value, str) else int(value) for name, value in axes.items()}
@@ -110,23 +116,29 @@ def time_layout(bound: Bound, job: Job, row: Row, space: Space, layout: Layout) 
             with np.errstate(all="ignore"):
                 seconds = np.broadcast_to(step(own, bound.cluster, plan.take(kept)).tree.value, kept.shape)
             at = int(np.argmin(seconds))
-            return Timed(layout, {**shown, "recompute": rows[kept[at]].recompute}, float(seconds[at]), keeps)
+            found = rows[kept[at]]
+            return Timed(layout, {**shown, "recompute": found.recompute}, float(seconds[at]), found.overlap or frozenset(), keeps)
     least, most = (units.show(size, "B", 4) for size in (float(needed.min()), bound.cluster.accelerator.usable_memory))
     return Timed(layout, shown, why_not=f"it does not fit: {least} of {most} per accelerator")
 
 
-def _open_rows(bound: Bound, job: Job, row: Row, space: Space, axes: Mapping[str, Any]) -> Iterator[Row]:
-    """The plans that have a layout's axes, with every value of what it leaves open: overlap, replicas, perhaps recomputation."""
-    values = offered(space.narrowed(given_axes(bound.asked, row)), bound, job).values
+def _open_rows(bound: Bound, job: Job, row: Row, space: Space, axes: Mapping[str, Any], more: Collection[str]) -> Iterator[Row]:
+    """The plans that have a layout's axes, with every value of what it leaves open: replicas, perhaps recomputation and end stages.
+
+    They overlap what the stack does by default and ``more``, or what the question fixes.
+    """
+    narrowed = offered(space.narrowed(given_axes(bound.asked, row)), bound, job)
+    values = narrowed.values
     used = {"grad-reduce": True, "param-gather": True, "tp": axes["tp"] > 1.0, "pp": axes["vpp"] > 1.0, "ep": axes.get("ep", 1.0) > 1.0}
-    switches = [values.get(f"overlap_{name.replace('-', '_')}", (float(name in job.framework.overlap),)) for name in OVERLAPS]
-    tried = [on if used[name] else (0.0,) for name, on in zip(OVERLAPS, switches, strict=True)]
+    on = {*job.framework.overlap, *more}
+    fixed = {name: values[axis] for name in OVERLAPS if (axis := f"overlap_{name.replace('-', '_')}") in narrowed.given}
+    tried = [fixed.get(name, (float(name in on),)) if used[name] else (0.0,) for name in OVERLAPS]
     ranks = (row.gpus or 1.0) / (axes["tp"] * axes["pp"] * axes["cp"])
     split = axes["zero"] == 3.0 and row.dp_replicate is None and ranks.is_integer()
     replicas = [float(2**n) for n in range(MOST_REPLICAS) if ranks % 2**n == 0.0] if split else [row.dp_replicate]
     hows = [axes["recompute"]] if "recompute" in axes else values.get("recompute", ("none",))
-    for on, copies, how, ends in product(list(product(*tried)), replicas, hows, _ends(job, row, axes, values)):
-        overlap = frozenset(name for name, flag in zip(OVERLAPS, on, strict=True) if flag)
+    for switches, copies, how, ends in product(list(product(*tried)), replicas, hows, _ends(job, row, axes, values)):
+        overlap = frozenset(name for name, flag in zip(OVERLAPS, switches, strict=True) if flag)
         yield close_by_rule(job, row._replace(**{**axes, "recompute": how, "dp_replicate": copies, "overlap": overlap, **ends}))
 
 

@@ -32,6 +32,7 @@ NEAR = 1.5  # a degree within this factor of one that ran is measured
 NEAR_LENGTH = 2.0  # a context-parallel degree counts for sequences within this factor
 STATUS = ("measured", "interpolated", "never measured")
 NEVER = STATUS.index("never measured")
+TOGETHER, DEVICE = "together", "accelerator"  # in the table: axes of pairs of values, and of the devices that runs had
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")
 _WORDS = {"micro_batch_size": "micro-batch"}
 
@@ -84,9 +85,7 @@ def words_of(job: Job, plan: Plan) -> Iterator[tuple[str, str, Any]]:
         yield "zero", f"ZeRO {stage:g} with a pipeline", (plan.zero == stage) & replicas & staged
     yield "dp_replicate", "replicas of groups that shard", (plan.dp_replicate > 1.0) & (plan.dp_shard > 1.0) & (plan.zero > 0.0)
     yield "sp", "tp without sequence parallelism", (plan.tp > 1.0) & (plan.sp == 0.0)
-    recomputes = [(form, holds(plan)) for form, holds in FORM_HOLDS.items()]
-    yield from (("recompute", f"recomputation {form}", on) for form, on in recomputes)
-    yield "recompute", "no recomputation", ~np.any(np.broadcast_arrays(*(on for _, on in recomputes)), axis=0)
+    yield from (("recompute", word, on) for word, on in _recomputation_words(plan))
     used = {"grad-reduce": replicas, "param-gather": replicas & (plan.zero > 0.0), "tp": plan.tp > 1.0, "pp": plan.vpp > 1.0}
     used["ep"] = plan.ep > 1.0
     for name in OVERLAPS:
@@ -97,6 +96,31 @@ def words_of(job: Job, plan: Plan) -> Iterator[tuple[str, str, Any]]:
     yield "pp", "unequal stages", staged & ~_divides(job, plan, plan.pp)
     yield "schedule", f"schedule {job.schedule}", staged & (job.schedule != SCHEDULE)
     yield "cp_method", f"cp by {job.cp_method}", plan.cp > 1.0
+
+
+def _recomputation_words(plan: Plan) -> list[tuple[str, Any]]:
+    """The word of every form of recomputation, and where plans have it."""
+    forms = [(f"recomputation {form}", holds(plan)) for form, holds in FORM_HOLDS.items()]
+    return [*forms, ("no recomputation", ~np.any(np.broadcast_arrays(*(on for _, on in forms)), axis=0))]
+
+
+def pairs_of(job: Job, plan: Plan) -> Iterator[tuple[tuple[str, str], str, tuple[str, ...], Any]]:
+    """(axes, word, words of its parts, where plans have both) of every pair of values that sets what runs beside the traffic of experts.
+
+    How much of the traffic is hidden depends on its overlap, the dispatcher, what is recomputed and whether there is a pipeline, together:
+    each alone, a value says little. Of a pair without the overlap one is the dispatcher.
+    """
+    if not job.model.num_experts:
+        return
+    traffic, staged = plan.ep > 1.0, plan.pp > 1.0
+    overlap, dispatcher = "overlap of ep", job.moe_dispatcher
+    overlapped = traffic & (plan.overlap_ep > 0.0)
+    beside = [("recompute", word, (word,), on) for word, on in _recomputation_words(plan)]
+    beside += [("pp", "a pipeline", (), staged), ("pp", "no pipeline", (), ~staged)]
+    yield ("overlap", "moe_dispatcher"), f"{overlap} with {dispatcher}", (overlap,), overlapped
+    for axis, word, parts, on in beside:
+        yield ("overlap", axis), f"{overlap} with {word}", (overlap, *parts), overlapped & on
+        yield ("moe_dispatcher", axis), f"{dispatcher} with {word}", parts, traffic & on
 
 
 def _divides(job: Job, plan: Plan, parts: Any) -> Any:
@@ -185,6 +209,16 @@ def statuses(job: Job, plan: Plan) -> Iterator[tuple[str, str | None, Any, Any]]
     of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
     for axis, word, on in words_of(job, plan):
         yield axis, word, on, np.int64(0 if word in of_kind else NEVER)
+    yield from _statuses_together(job, plan, of_kind)
+
+
+def _statuses_together(job: Job, plan: Plan, of_kind: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
+    """As ``statuses``, of the pairs of plans that overlap the traffic of experts. A pair of which a part never ran alone is none."""
+    if not np.any(plan.overlap_ep > 0.0):
+        return
+    for _, word, parts, on in pairs_of(job, plan):
+        if all(part in of_kind for part in parts):
+            yield TOGETHER, word, on & (plan.overlap_ep > 0.0), np.int64(0 if word in of_kind else NEVER)
 
 
 def has_runs(job: Job) -> bool:
@@ -236,6 +270,7 @@ def support_data(group: Group, at: int) -> dict[str, Any]:
         "stack": stack_kind(job),
         "model": model_kind(job),
         "any": bool(of_kind),
+        "on_accelerator": group.cluster.accelerator.name in of_kind,
         "values": values,
         "never_measured": list(never_measured_names(job, plan)),
     }

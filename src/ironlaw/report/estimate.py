@@ -211,7 +211,9 @@ def support_words(support: dict[str, Any]) -> str:
     kind = f"{support['model']}, stacks like {support['stack']}"
     if not support["any"]:
         return f"never measured: no published run of this kind ({kind}); this plan has {', '.join(support['never_measured']) or 'one rank'}"
-    return f"never measured ({kind}): {', '.join(support['never_measured'])}" if support["never_measured"] else ""
+    never = f"never measured ({kind}): {', '.join(support['never_measured'])}" if support["never_measured"] else ""
+    elsewhere = "" if support["on_accelerator"] else f"no published run of this kind ({kind}) on this accelerator"
+    return "; ".join(words for words in (never, elsewhere) if words)
 
 
 def _objective_line(group: Group, plan: dict[str, Any]) -> str:

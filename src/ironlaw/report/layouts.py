@@ -15,7 +15,7 @@ def layout_lines(layouts: Sequence[dict[str, Any]], ink: Ink) -> Iterator[str]:
     if layouts:
         yield ink.bold("Published layouts") + ink.dim("  (nearest in size, of this kind of model, device and stack)")
     for one in layouts:
-        yield f"  {_axes(one['plan'])}: {_verdict(one)}"
+        yield f"  {_axes(one)}: {_verdict(one)}"
         yield ink.dim(f"    {one['title']}, {_counts(one['gpus'])}: {one['source']['title']}")
 
 
@@ -23,7 +23,7 @@ def close_lines(layouts: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A line for each published layout that is too close to the best plan to rank."""
     for one in layouts:
         if one["tie"]:
-            yield f"published layout: {_axes(one['plan'])} ({one['title']}, {_counts(one['gpus'])}): {_verdict(one)}"
+            yield f"published layout: {_axes(one)} ({one['title']}, {_counts(one['gpus'])}): {_verdict(one)}"
 
 
 def _verdict(one: dict[str, Any]) -> str:
@@ -39,11 +39,13 @@ def _verdict(one: dict[str, Any]) -> str:
     return f"takes likely {one['likely_longer']:.1%} longer ({one['longer']:.1%} predicted){close}{memory}"
 
 
-def _axes(plan: dict[str, Any]) -> str:
-    """The axes of a layout that it uses, ZeRO, micro-batch and recomputation."""
+def _axes(one: dict[str, Any]) -> str:
+    """The axes of a layout that it uses, ZeRO, micro-batch, recomputation, and what its runs overlapped beside the stack's habits."""
+    plan = one["plan"]
     degrees = " ".join(f"{name} {plan[name]}" for name in _AXES if plan.get(name, 1) != 1) or "data parallel alone"
     how = f", recompute {plan['recompute']}" if "recompute" in plan else ""
-    return f"{degrees}, zero {plan['zero']}, micro-batch {plan['micro_batch_size']}{how}"
+    overlap = f", overlap {','.join(one['overlap'])}" if one["overlap"] else ""
+    return f"{degrees}, zero {plan['zero']}, micro-batch {plan['micro_batch_size']}{how}{overlap}"
 
 
 def _counts(gpus: Sequence[int]) -> str:

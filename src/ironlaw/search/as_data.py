@@ -24,7 +24,7 @@ from ironlaw.estimate.planner.rows import OPEN_AXES
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.question.asked import SCALARS
-from ironlaw.question.defaults import OFFLOADS
+from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.advice import advise
 from ironlaw.search.answer import Choice, SearchResult, unsearched_of
@@ -281,7 +281,8 @@ def _published_layouts(result: SearchResult, best: Choice) -> list[dict[str, Any
     setting = best.setting
     row = setting.bound.asked.rows[0]._replace(gpus=setting.gpus, global_batch_size=setting.batch)
     fastest = next((one.seconds for one in result.fastest_without_evidence(best)), None)
-    return layouts_data(setting.bound, setting.job, row, setting.question.space, best.values, best.seconds, fastest)
+    plan = {**best.values, "overlap": [name for name in OVERLAPS if best.values[f"overlap_{name.replace('-', '_')}"]]}
+    return layouts_data(setting.bound, setting.job, row, setting.question.space, plan, best.seconds, fastest)
 
 
 def pareto_entries(result: SearchResult, outlined: bool) -> list[dict[str, Any]]:

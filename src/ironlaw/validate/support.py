@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.support import CEILINGS, DEGREES, VALUES, Ceiling, Ran, model_kind, stack_kind, words_of
+from ironlaw.estimate.support import CEILINGS, DEGREES, DEVICE, TOGETHER, VALUES, Ceiling, Ran, model_kind, pairs_of, stack_kind, words_of
 from ironlaw.files import write_file
 from ironlaw.terms import scalar
 from ironlaw.validate.fill import Apart
@@ -55,6 +55,10 @@ def _values_of(group: Group, at: int) -> Iterator[tuple[str, str, float]]:
     for axis, word, on in words_of(group.job, plan):
         if np.all(on) and axis not in chosen:
             yield axis, word, 0.0
+    for axes, word, _, on in pairs_of(group.job, plan):
+        if np.all(on) and not {*axes, "ep"} & {*chosen}:
+            yield TOGETHER, word, 0.0
+    yield DEVICE, group.cluster.accelerator.name, 0.0
 
 
 def highest_rates(prepared: Prepared) -> list[Ceiling]:

@@ -20,6 +20,7 @@ from ironlaw.estimate.planner.space import ENDS, Space
 from ironlaw.estimate.support import NEAR, NEAR_LENGTH, model_kind, stack_kind
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE
+from ironlaw.question.defaults import OVERLAPS
 
 SHOWN = 2
 AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "zero", "recompute")
@@ -91,6 +92,12 @@ def axes_on(job: Job, sizes: Mapping[str, float], layout: Layout) -> dict[str, A
     return axes | ({"recompute": layout.recompute} if layout.recompute else {})
 
 
+def _overlaps_of(job: Job, layout: Layout, axes: Mapping[str, Any]) -> dict[str, float]:
+    """The overlaps of a layout on a job that its stack does not have by default; off where there are no two ranks that they are for."""
+    more = [name for name in OVERLAPS if name not in job.framework.overlap and name in axes]
+    return {f"overlap_{name}": float(name in layout.overlap and axes[name] > 1.0) for name in more}
+
+
 def given_values(space: Space) -> dict[str, tuple[Any, ...]]:
     """The values of the axes that a question fixes in a space; an axis that has a word for its values is open."""
     return {axis: values for axis in space.given if isinstance(values := space.of(axis), tuple) and values}
@@ -104,7 +111,7 @@ def published_axes(bound: Bound, job: Job, sizes: Mapping[str, float], space: Sp
     if space.own or job.layers_per_stage:
         return ()
     near = ((layout, axes_on(job, sizes, layout)) for layout in layouts_near(bound, job, sizes, given_values(space)))
-    return tuple(axes | _ends_of(job, layout, axes) for layout, axes in near)
+    return tuple(axes | _ends_of(job, layout, axes) | _overlaps_of(job, layout, axes) for layout, axes in near)
 
 
 def _ends_of(job: Job, layout: Layout, axes: Mapping[str, Any]) -> dict[str, float]:
