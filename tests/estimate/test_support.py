@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.cautions.record import sentences
@@ -171,7 +173,7 @@ def test_a_plan_above_the_highest_measured_says_so_with_the_figure_and_the_run(m
     assert (ceiling.device, ceiling.format, ceiling.model) == ("h100-sxm", "bf16", "dense")
     assert not any("above the highest" in line for line in sentences(answer.row(0)["warnings"]))
     lower = ceiling._replace(mfu=0.3, id="some-run")
-    monkeypatch.setattr(support, "read_ceilings", lambda: {("h100-sxm", "bf16", "dense"): lower})
+    monkeypatch.setattr(support, "read_ceilings", lambda: {("h100-sxm", "bf16", "dense"): (lower,)})
     row = answer.row(0)
     (line,) = [line for line in sentences(row["warnings"]) if "above the highest" in line]
     assert "30.0% (some-run" in line and f"{row['throughput']['mfu']:.1%}" in line and line in page(answer)
@@ -179,8 +181,39 @@ def test_a_plan_above_the_highest_measured_says_so_with_the_figure_and_the_run(m
 
 
 def test_ceilings_are_shares_of_the_peak():
-    for ceiling in support.read_ceilings().values():
-        assert 0.0 < ceiling.mfu <= ceiling.hfu < 1.0 and ceiling.runs >= 1
+    for of_kind in support.read_ceilings().values():
+        for ceiling in of_kind:
+            assert 0.0 < ceiling.mfu <= ceiling.hfu < 1.0 and ceiling.runs >= 1 and ceiling.width > 0.0
+
+
+def ceiling_of(model, on, **options):
+    return support.ceiling_of(ironlaw.estimate(model, on=on, gpus=256, global_batch_size=1024, **options).place_of(0)[0])
+
+
+def test_models_of_narrow_experts_are_held_to_runs_of_narrow_experts():
+    """Grok-1 multiplies experts 32,768 wide, DeepSeek-V3 2,048, Mixtral 14,336: Grok-1 bounds what Mixtral reaches alone."""
+    known = {run.id: run for run in read_runs()[0]}
+    narrow, wide = (ceiling_of(model, "h100-sxm", precision="fp8") for model in ("deepseek-v3", "mixtral-8x7b"))
+    assert narrow.mfu < wide.mfu and narrow.width <= 2 * 2048
+    assert "Grok" in known[wide.id].cells["model_name"] and "Grok" not in known[narrow.id].cells["model_name"]
+
+
+def test_a_model_cut_to_a_few_layers_sets_no_ceiling():
+    known = {run.id: run for run in read_runs()[0]}
+    for of_kind in support.read_ceilings().values():
+        for ceiling in of_kind:
+            for name in (ceiling.id, ceiling.hfu_id):
+                assert "4 layers" not in known[name].cells["model_name"]
+    assert ceiling_of("deepseek-v3", "b200-sxm") is None  # all its runs in bf16 were of 4 layers
+
+
+@given(st.lists(st.floats(100.0, 1e5), max_size=6), st.floats(100.0, 1e5), st.floats(100.0, 1e5))
+def test_a_comparable_run_more_never_lowers_a_ceiling(widths, width, more):
+    counted, with_more = support.comparable(widths, width), support.comparable([*widths, more], width)
+    if width / 2.0 <= more <= width * 2.0:
+        assert with_more[-1]
+    if any(width / 2.0 <= ran <= width * 2.0 for ran in widths):
+        assert with_more[:-1] == counted
 
 
 def test_a_step_shorter_than_its_flops_at_the_peak_breaks_a_rule():

@@ -168,6 +168,8 @@ def faster_data(group: Group, at: int) -> dict[str, Any]:
     if faster is None:
         return {}
     ratio = (number(group.step.tree.value, at) or faster.seconds) / faster.seconds
+    if ratio - 1.0 < _LEAST_GAIN:
+        return {}
     plan = {name: as_option(name, value) for name in _FASTER if (value := getattr(faster.row, name)) is not None}
     return {
         "faster_unmeasured": {
@@ -180,6 +182,7 @@ def faster_data(group: Group, at: int) -> dict[str, Any]:
     }
 
 
+_LEAST_GAIN = 5e-4  # of a faster plan; less is printed as 0.0 %
 _FASTER = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size", "recompute", "overlap", "offload",
     "first_stage_layers", "last_stage_layers",
@@ -244,7 +247,8 @@ def _ceiling_warning(group: Group, at: int) -> list[Caution]:
     name = "mfu" if ceiling["above"] else "hfu"
     what, run = ("MFU", ceiling["run"]) if ceiling["above"] else ("the FLOP rate with recomputation", ceiling["hfu_run"])
     of = "the only run" if ceiling["runs"] == 1 else f"of {ceiling['runs']} runs"
-    where = f"{ceiling['format']} on {group.cluster.accelerator.name}, {ceiling['model']}"
+    matrices = "experts" if group.job.model.num_experts else "MLPs"
+    where = f"{ceiling['format']} on {group.cluster.accelerator.name}, {ceiling['model']}, {matrices} up to {ceiling['width']:,.0f} wide"
     said = {"quantity": what, "value": number(group.throughput[name].value, at), "highest": ceiling[name]}
     return [caution("above-measured", **said, where=where, run=run, runs=ceiling["runs"], of_runs=of)]
 

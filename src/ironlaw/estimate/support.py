@@ -25,10 +25,12 @@ from ironlaw.plan import Plan
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS, SCHEDULE
 
 if TYPE_CHECKING:
+    from ironlaw.catalog.model import Model
     from ironlaw.estimate.answer import Group
 
 VALUES, CEILINGS = SHIPPED / "bands" / "support.csv", SHIPPED / "bands" / "ceilings.csv"
 NEAR = 1.5  # a degree within this factor of one that ran is measured
+NEAR_WIDTH = 2.0  # matrices up to this factor as wide reach a comparable share of the peak
 NEAR_LENGTH = 2.0  # a context-parallel degree counts for sequences within this factor
 STATUS = ("measured", "interpolated", "never measured")
 NEVER = STATUS.index("never measured")
@@ -50,11 +52,15 @@ class Ran(NamedTuple):
 
 
 class Ceiling(NamedTuple):
-    """The highest measured MFU and FLOP rate with recomputation, as shares of the peak, and the runs that reached them."""
+    """The highest measured MFU and FLOP rate with recomputation, as shares of the peak, and the runs that reached them.
+
+    ``width`` is that of the matrices with most of the work, of an expert or of a dense MLP.
+    """
 
     device: str
     format: str
     model: str
+    width: float
     runs: int
     mfu: float
     id: str
@@ -153,12 +159,13 @@ def read_values(path: Path = VALUES) -> Mapping[tuple[str, str], Mapping[str, tu
 
 
 @cache
-def read_ceilings(path: Path = CEILINGS) -> Mapping[tuple[str, str, str], Ceiling]:
-    """The ceilings by device, format and kind of model."""
-    return {
-        (device, form, model): Ceiling(device, form, model, int(runs), float(mfu), name, float(hfu), hfu_name)
-        for device, form, model, runs, mfu, name, hfu, hfu_name in _lines(path, Ceiling)
-    }
+def read_ceilings(path: Path = CEILINGS) -> Mapping[tuple[str, str, str], tuple[Ceiling, ...]]:
+    """The highest rates by device, format and kind of model, one for each width that ran."""
+    found: dict[tuple[str, str, str], tuple[Ceiling, ...]] = {}
+    for device, form, model, width, runs, mfu, name, hfu, hfu_name in _lines(path, Ceiling):
+        one = Ceiling(device, form, model, float(width), int(runs), float(mfu), name, float(hfu), hfu_name)
+        found[one[:3]] = (*found.get(one[:3], ()), one)
+    return found
 
 
 def _lines(path: Path, record: Any) -> list[list[str]]:
@@ -297,9 +304,40 @@ def _nearest(ran: Sequence[Ran], axis: str, plan: Plan) -> str | None:
 # --- ceilings
 
 
+def width_of(model: Model) -> float:
+    """Width of the matrices with most of the work of a model: of one expert, or of the dense MLP."""
+    return float((model.num_experts and model.moe_intermediate_size) or model.intermediate_size)
+
+
 def ceiling_of(group: Group) -> Ceiling | None:
-    """The highest measured utilisations on the device of a group, in its format and kind of model; None where no run had these."""
-    return read_ceilings().get((group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job)))
+    """The highest measured utilisations on the device of a group, in its format and kind of model, of models like its own.
+
+    Wide matrices reach more of the peak. So runs count whose matrices are at most NEAR_WIDTH times as wide as its own. Where none is within
+    that factor, wider ones count too; None where there are none of these either.
+    """
+    key = group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job)
+    listed, width = read_ceilings().get(key, ()), width_of(group.job.model)
+    like = comparable([one.width for one in listed], width)
+    counted = [one for one, counts in zip(listed, like, strict=True) if counts]
+    return highest(counted) if counted else None
+
+
+def comparable(widths: Sequence[float], width: float) -> list[bool]:
+    """Which of some widths that ran say how much of the peak a width reaches.
+
+    >>> comparable([768.0, 1536.0, 32768.0], 2048.0), comparable([1536.0, 32768.0], 14336.0), comparable([768.0], 14336.0)
+    ([True, True, False], [True, True], [False])
+    """
+    known = any(width / NEAR_WIDTH <= ran <= width * NEAR_WIDTH for ran in widths)
+    wider = any(ran > width * NEAR_WIDTH for ran in widths)
+    return [ran <= width * NEAR_WIDTH if known else wider for ran in widths]
+
+
+def highest(some: Sequence[Ceiling]) -> Ceiling:
+    """The highest of some rates, each with its run; its width is the largest."""
+    mfu, hfu = max(some, key=lambda one: one.mfu), max(some, key=lambda one: one.hfu)
+    width, runs = max(one.width for one in some), sum(one.runs for one in some)
+    return mfu._replace(width=width, runs=runs, hfu=hfu.hfu, hfu_id=hfu.hfu_id)
 
 
 def ceiling_data(group: Group, at: int) -> dict[str, Any] | None:
@@ -311,6 +349,7 @@ def ceiling_data(group: Group, at: int) -> dict[str, Any] | None:
     return {
         "format": ceiling.format,
         "model": ceiling.model,
+        "width": ceiling.width,
         "mfu": ceiling.mfu,
         "run": ceiling.id,
         "hfu": ceiling.hfu,

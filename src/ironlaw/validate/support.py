@@ -5,13 +5,29 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ironlaw.catalog import load
+from ironlaw.catalog.model import Model
 from ironlaw.estimate.answer import Group
-from ironlaw.estimate.support import CEILINGS, DEGREES, DEVICE, TOGETHER, VALUES, Ceiling, Ran, model_kind, pairs_of, stack_kind, words_of
+from ironlaw.estimate.support import (
+    CEILINGS,
+    DEGREES,
+    DEVICE,
+    TOGETHER,
+    VALUES,
+    Ceiling,
+    Ran,
+    model_kind,
+    pairs_of,
+    stack_kind,
+    width_of,
+    words_of,
+)
 from ironlaw.files import write_file
 from ironlaw.terms import scalar
 from ironlaw.validate.fill import Apart
@@ -62,23 +78,50 @@ def _values_of(group: Group, at: int) -> Iterator[tuple[str, str, float]]:
 
 
 def highest_rates(prepared: Prepared) -> list[Ceiling]:
-    """The highest measured MFU, and FLOP rate with recomputation, of every device, format and kind of model.
+    """The highest measured MFU, and FLOP rate with recomputation, of every device, format, kind and width of model.
 
     ``measured share = predicted share * predicted time / measured time``: attention is counted as the page counts it. Rows whose format
-    is not known are left out, and of the rate with recomputation those whose recomputation is not.
+    is not known are left out, those of a model that was cut to a few layers, and of the rate with recomputation those whose recomputation
+    is not known.
     """
-    found: dict[tuple[str, str, str], list[tuple[float, float, str]]] = {}
+    found: dict[tuple[str, str, str, float], list[tuple[float, float, str]]] = {}
     for i, (run, (group, at)) in enumerate(_runs(prepared)):
-        if Apart.NO_PRECISION in run.apart:
+        if Apart.NO_PRECISION in run.apart or is_cut(group.job.model):
             continue
         faster = scalar(group.step.tree, at) / float(prepared.measured[i])
         mfu, hfu = (scalar(group.throughput[name], at) * faster for name in ("mfu", "hfu"))
-        key = (group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job))
+        key = (group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job), width_of(group.job.model))
         found.setdefault(key, []).append((mfu, mfu if "recompute" in group.chosen[at] else hfu, run.id))
     return [_ceiling(key, rates) for key, rates in sorted(found.items())]
 
 
-def _ceiling(key: tuple[str, str, str], rates: list[tuple[float, float, str]]) -> Ceiling:
+def is_cut(model: Model) -> bool:
+    """True for the shape of a model of the catalogue with less than half of its layers: a benchmark of a few layers, not a model.
+
+    >>> from ironlaw.catalog.load import record
+    >>> deepseek = record("models", "deepseek-v3")
+    >>> is_cut(deepseek), is_cut(deepseek.replace(num_hidden_layers=4))
+    (False, True)
+    """
+    return model.num_hidden_layers < 0.5 * _least_layers().get(_shape(model), 0)
+
+
+def _shape(model: Model) -> tuple[int, ...]:
+    """What identifies a model apart from its depth."""
+    return model.hidden_size, model.num_attention_heads, model.num_experts, int(width_of(model))
+
+
+@cache
+def _least_layers() -> dict[tuple[int, ...], int]:
+    """The fewest layers that a model of the catalogue has, by its shape."""
+    found: dict[tuple[int, ...], int] = {}
+    for name in load.names("models"):
+        model = load.record("models", name)
+        found[_shape(model)] = min(found.get(_shape(model), model.num_hidden_layers), model.num_hidden_layers)
+    return found
+
+
+def _ceiling(key: tuple[str, str, str, float], rates: list[tuple[float, float, str]]) -> Ceiling:
     mfu, hfu = max(rates, key=lambda rate: rate[0]), max(rates, key=lambda rate: rate[1])
     return Ceiling(*key, len(rates), round(mfu[0], 4), mfu[2], round(hfu[1], 4), hfu[2])
 
