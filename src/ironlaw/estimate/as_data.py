@@ -168,8 +168,6 @@ def faster_data(group: Group, at: int) -> dict[str, Any]:
     if faster is None:
         return {}
     ratio = (number(group.step.tree.value, at) or faster.seconds) / faster.seconds
-    if ratio - 1.0 < _LEAST_GAIN:
-        return {}
     plan = {name: as_option(name, value) for name in _FASTER if (value := getattr(faster.row, name)) is not None}
     return {
         "faster_unmeasured": {
@@ -182,7 +180,6 @@ def faster_data(group: Group, at: int) -> dict[str, Any]:
     }
 
 
-_LEAST_GAIN = 5e-4  # of a faster plan; less is printed as 0.0 %
 _FASTER = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size", "recompute", "overlap", "offload",
     "first_stage_layers", "last_stage_layers",

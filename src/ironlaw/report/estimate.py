@@ -193,8 +193,8 @@ def _step_sentence(group: Group, at: int, step: float, ink: Ink) -> Sentence:
 
 
 def faster_words(faster: dict[str, Any] | None) -> Iterator[str]:
-    """The fastest plan, and its gain, where another was chosen for its evidence; nothing where the chosen plan is the fastest."""
-    if faster is None:
+    """The fastest plan, and its gain, where another was chosen for its evidence; nothing where it is no faster to a tenth of a percent."""
+    if faster is None or faster["gain"] < 5e-4:
         return
     plan = {**dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard"), 1), **faster["plan"]}
     gain = f"likely {faster['likely_gain']:.1%} faster ({faster['gain']:.1%} predicted)"
