@@ -81,7 +81,7 @@ def test_columns_of_plans_are_counted_as_each_plan_alone():
     answer = ironlaw.estimate(**{**DENSE, **PLAN, "vpp": [5, 12, 5, 1], "cp": [2, 8, 2, 4], "zero": [1, 1, 3, 1]})
     for group in answer.groups:
         alone = [len(support.support_data(group, at)["never_measured"]) for at in range(group.plan.rows)]
-        assert support.never_measured(group.job, group.plan).tolist() == alone and max(alone) > 0
+        assert support.never_measured(group.job, group.plan, group.cluster.accelerator.architecture).tolist() == alone and max(alone) > 0
 
 
 def test_the_page_and_the_plans_of_a_search_name_what_rests_on_no_measured_run():
@@ -111,6 +111,8 @@ HIDES = "ep,grad-reduce,param-gather,pp"
         ({"recompute": "none", "overlap": HIDES}, []),  # six recipes have it
         ({"recompute": "selective", "overlap": HIDES, "moe_dispatcher": "deepep"}, []),  # nemo-197
         ({"recompute": "none", "overlap": HIDES, "moe_dispatcher": "deepep"}, ["deepep with no recomputation"]),
+        ({"recompute": "none", "overlap": HIDES, "moe_dispatcher": "hybridep"}, ["hybridep on hopper"]),
+        ({"recompute": "none", "overlap": HIDES, "moe_dispatcher": "hybridep", "on": "gb200"}, []),
         ({"recompute": "none", "moe_dispatcher": "deepep"}, []),  # nothing is hidden, so each value counts alone
         ({"recompute": "none", "overlap": HIDES, "pp": 1, "vpp": 1}, ["overlap of ep with no pipeline"]),
         ({"recompute": "full", "moe_dispatcher": "alltoall"}, []),
@@ -132,7 +134,7 @@ def test_pairs_are_counted_in_columns_as_for_each_plan_alone():
     answer = ironlaw.estimate(**{**MIXTURE, **PIPED, "moe_dispatcher": "deepep", "overlap": HIDES, "recompute": ["none", "selective"]})
     for group in answer.groups:
         alone = [len(support.support_data(group, at)["never_measured"]) for at in range(group.plan.rows)]
-        assert support.never_measured(group.job, group.plan).tolist() == alone
+        assert support.never_measured(group.job, group.plan, group.cluster.accelerator.architecture).tolist() == alone
 
 
 def test_an_accelerator_without_a_run_of_the_kind_is_said():

@@ -110,20 +110,23 @@ def _recomputation_words(plan: Plan) -> list[tuple[str, Any]]:
     return [*forms, ("no recomputation", ~np.any(np.broadcast_arrays(*(on for _, on in forms)), axis=0))]
 
 
-def pairs_of(job: Job, plan: Plan) -> Iterator[tuple[tuple[str, str], str, tuple[str, ...], Any]]:
+def pairs_of(job: Job, plan: Plan, architecture: str) -> Iterator[tuple[tuple[str, str], str, tuple[str, ...], Any]]:
     """(axes, word, words of its parts, where plans have both) of every pair of values that sets what runs beside the traffic of experts.
 
     How much of the traffic is hidden depends on its overlap, the dispatcher, what is recomputed and whether there is a pipeline, together:
-    each alone, a value says little. Of a pair without the overlap one is the dispatcher.
+    each alone, a value says little. Of a pair without the overlap one is the dispatcher. ``architecture``: of the accelerators, for which
+    dispatchers are written.
     """
     if not job.model.num_experts:
         return
     traffic, staged = plan.ep > 1.0, plan.pp > 1.0
     overlap, dispatcher = "overlap of ep", job.moe_dispatcher
     overlapped = traffic & (plan.overlap_ep > 0.0)
+    beside: list[tuple[str, str, tuple[str, ...], Any]]
     beside = [("recompute", word, (word,), on) for word, on in _recomputation_words(plan)]
     beside += [("pp", "a pipeline", (), staged), ("pp", "no pipeline", (), ~staged)]
     yield ("overlap", "moe_dispatcher"), f"{overlap} with {dispatcher}", (overlap,), overlapped
+    yield ("moe_dispatcher", DEVICE), f"{dispatcher} on {architecture}", (), traffic
     for axis, word, parts, on in beside:
         yield ("overlap", axis), f"{overlap} with {word}", (overlap, *parts), overlapped & on
         yield ("moe_dispatcher", axis), f"{dispatcher} with {word}", parts, traffic & on
@@ -209,21 +212,24 @@ def degree_status(value: Any, length: Any, ran: Sequence[tuple[float, float]]) -
     return np.where(measured, 0, np.where(below | within, 1, NEVER))
 
 
-def statuses(job: Job, plan: Plan) -> Iterator[tuple[str, str | None, Any, Any]]:
-    """(axis, word or None for a degree, where plans have it, index in STATUS) of every axis of some plans, as columns."""
+def statuses(job: Job, plan: Plan, architecture: str) -> Iterator[tuple[str, str | None, Any, Any]]:
+    """(axis, word or None for a degree, where plans have it, index in STATUS) of every axis of some plans, as columns.
+
+    ``architecture`` is that of the accelerator.
+    """
     for axis, column, status in _degrees(job, {axis: getattr(plan, axis) for axis in DEGREES}, plan.seq_len):
         yield axis, None, column > 1.0, status
     of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
     for axis, word, on in words_of(job, plan):
         yield axis, word, on, np.int64(0 if word in of_kind else NEVER)
-    yield from _statuses_together(job, plan, of_kind)
+    yield from _statuses_together(job, plan, architecture, of_kind)
 
 
-def _statuses_together(job: Job, plan: Plan, of_kind: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
+def _statuses_together(job: Job, plan: Plan, architecture: str, of_kind: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
     """As ``statuses``, of the pairs of plans that overlap the traffic of experts. A pair of which a part never ran alone is none."""
     if not np.any(plan.overlap_ep > 0.0):
         return
-    for _, word, parts, on in pairs_of(job, plan):
+    for _, word, parts, on in pairs_of(job, plan, architecture):
         if all(part in of_kind for part in parts):
             yield TOGETHER, word, on & (plan.overlap_ep > 0.0), np.int64(0 if word in of_kind else NEVER)
 
@@ -233,17 +239,17 @@ def has_runs(job: Job) -> bool:
     return (stack_kind(job), model_kind(job)) in read_values()
 
 
-def never_measured(job: Job, plan: Plan) -> Any:
+def never_measured(job: Job, plan: Plan, architecture: str) -> Any:
     """How many values of each plan no published run of this kind of stack and model had, nor runs on either side of them."""
     count: Any = np.zeros(plan.rows, dtype=np.int64)
-    for _, _, on, status in statuses(job, plan):
+    for _, _, on, status in statuses(job, plan, architecture):
         count = count + (on & (status == NEVER))
     return count
 
 
-def never_measured_names(job: Job, plan: Plan) -> tuple[str, ...]:
+def never_measured_names(job: Job, plan: Plan, architecture: str) -> tuple[str, ...]:
     """The values of one plan that no such run had, as a page names them."""
-    listed = ((word or _degree_words(axis, plan), on & (status == NEVER)) for axis, word, on, status in statuses(job, plan))
+    listed = ((word or _degree_words(axis, plan), on & (status == NEVER)) for axis, word, on, status in statuses(job, plan, architecture))
     return tuple(name for name, never in listed if np.all(never))
 
 
@@ -263,10 +269,10 @@ def _degrees(job: Job, columns: Mapping[str, Any], seq_len: Any) -> Iterator[tup
 
 def support_data(group: Group, at: int) -> dict[str, Any]:
     """What published runs measured of a row's plan, as plain data."""
-    job, plan = group.job, group.plan.take([at])
+    job, plan, accelerator = group.job, group.plan.take([at]), group.cluster.accelerator
     of_kind = read_values().get((stack_kind(job), model_kind(job)), {})
     values = []
-    for axis, word, on, status in statuses(job, plan):
+    for axis, word, on, status in statuses(job, plan, accelerator.architecture):
         if not np.all(on):
             continue
         name = word or _degree_words(axis, plan)
@@ -277,9 +283,9 @@ def support_data(group: Group, at: int) -> dict[str, Any]:
         "stack": stack_kind(job),
         "model": model_kind(job),
         "any": bool(of_kind),
-        "on_accelerator": group.cluster.accelerator.name in of_kind,
+        "on_accelerator": accelerator.name in of_kind,
         "values": values,
-        "never_measured": list(never_measured_names(job, plan)),
+        "never_measured": list(never_measured_names(job, plan, accelerator.architecture)),
     }
 
 

@@ -71,7 +71,7 @@ def _values_of(group: Group, at: int) -> Iterator[tuple[str, str, float]]:
     for axis, word, on in words_of(group.job, plan):
         if np.all(on) and axis not in chosen:
             yield axis, word, 0.0
-    for axes, word, _, on in pairs_of(group.job, plan):
+    for axes, word, _, on in pairs_of(group.job, plan, group.cluster.accelerator.architecture):
         if np.all(on) and not {*axes, "ep"} & {*chosen}:
             yield TOGETHER, word, 0.0
     yield DEVICE, group.cluster.accelerator.name, 0.0

@@ -56,7 +56,7 @@ def test_no_plan_has_a_better_score(found):
 def test_a_plan_loses_no_more_than_its_evidence_is_worth(found):
     _, tasks, preferred = found
     counts = [
-        int(never_measured(tasks[one.task].job, evidence.as_plan(tasks[one.task], one.plan))[0])
+        int(never_measured((task := tasks[one.task]).job, evidence.as_plan(task, one.plan), task.cluster.accelerator.architecture)[0])
         for one in (preferred.best, preferred.fastest)
     ]
     price, lost = 1.0 + load.record("bands", "default").told_apart.value, preferred.best.plan.seconds[0] / preferred.fastest.plan.seconds[0]

@@ -150,7 +150,7 @@ def scores_of(answer: Any) -> Any:
     scores = np.full(len(answer), np.nan)
     for group in answer.groups:
         columns = Plan(**{name: np.broadcast_to(getattr(group.plan, name), group.index.shape) for name in Plan.fields})
-        scores[group.index] = price_of(group.job, ()) ** never_measured(group.job, columns)
+        scores[group.index] = price_of(group.job, ()) ** never_measured(group.job, columns, group.cluster.accelerator.architecture)
     return answer.step_seconds * scores
 
 

@@ -214,7 +214,7 @@ def _values(best: Best) -> dict[str, Any]:
 def _faster(row: Row, tasks: list[Task], fastest: Best) -> Faster:
     """The fastest plan of a row, with what of it no published run measured."""
     task = tasks[fastest.task]
-    names = never_measured_names(task.job, as_plan(task, fastest.plan))
+    names = never_measured_names(task.job, as_plan(task, fastest.plan), task.cluster.accelerator.architecture)
     return Faster(row_of(row, _values(fastest)), float(fastest.plan.seconds[0]), names)
 
 

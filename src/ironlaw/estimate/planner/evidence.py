@@ -119,7 +119,7 @@ def evidence_scores(task: Task, plans: Plans) -> Any:
     """``time price^n`` of some plans [s], n their values that no published run measured alone."""
     if task.price == 1.0 or not plans.seconds.size:
         return plans.seconds
-    return plans.seconds * task.price ** never_measured(task.job, as_plan(task, plans))
+    return plans.seconds * task.price ** never_measured(task.job, as_plan(task, plans), task.cluster.accelerator.architecture)
 
 
 def row_price(task: Task, rows: Any) -> Any:
