@@ -55,7 +55,7 @@ MAY_IMPORT = {
     },
     # drawn from the plain data of an answer alone
     "figures": {"units", "files", "errors"},
-    "page": {"figures", "units", "files"},
+    "page": {"figures", "units", "files", "errors"},
     "web": {
         "progress", "figures", "page", "report", "interface", "validate", "measure", "launch", "question", "catalog", "files", "errors",
     },

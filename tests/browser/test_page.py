@@ -232,3 +232,46 @@ def test_a_dropped_question_is_answered(open_page):
     page.evaluate(DROP, 'model = "llama-3-8b"\non = "h100-sxm"\ngpus = 8\nglobal_batch_size = 64\n')
     page.wait_for_url("**/estimate?**global_batch_size=64**")
     assert "taken as a question in TOML" in page.inner_text("#took") and "It fits" in page.inner_text("h1")
+
+
+FIGURES = {
+    f"/estimate?{QUESTION}": {"waterfall"}, f"/plan?{QUESTION.replace('gpus=8', 'gpus=8,16')}": {"pareto-memory", "size-money"},
+    "/validation": {"error-scatter", "coverage"},
+    "/compare?model=llama-3-8b&on=h100-sxm,a100-sxm-80gb&gpus=8&tokens=1T&global_batch_size=64": {"money-time"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.partition("?")[0])
+def test_figures_are_drawn_at_the_height_that_was_kept_and_have_their_data(open_page, path):
+    page = open_page(path)
+    heights = page.evaluate("[...document.querySelectorAll('figure.vega .plot-area')].map((one) => one.clientHeight)")
+    page.wait_for_function("() => [...document.querySelectorAll('figure.vega')].every((one) => one.querySelector('svg, canvas'))")
+    assert set(page.evaluate("[...document.querySelectorAll('figure.vega')].map((one) => one.dataset.figure)")) == FIGURES[path]
+    assert heights == page.evaluate("[...document.querySelectorAll('figure.vega .plot-area')].map((one) => one.scrollHeight)")
+    page.locator("figure.vega summary").first.click()
+    page.wait_for_selector("figure.vega details[open] td")
+    with page.expect_download() as saved:
+        page.locator("figure.vega [data-save=csv]").first.click()
+    lines = Path(saved.value.path()).read_text().splitlines()
+    assert len(lines) == 1 + page.evaluate("document.querySelector('figure.vega').spec.data.values.length")
+
+
+def test_a_figure_follows_the_theme_and_the_width(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    page.wait_for_selector("figure.vega svg")
+    light = page.inner_html("figure.vega .plot-area")
+    page.click("#theme")
+    page.wait_for_function("(light) => document.querySelector('figure.vega .plot-area').innerHTML !== light", arg=light)
+    wide = page.evaluate("document.querySelector('figure.vega svg').clientWidth")
+    page.set_viewport_size({"width": 900, "height": 900})
+    page.wait_for_function("(wide) => document.querySelector('figure.vega svg').clientWidth < wide", arg=wide)
+
+
+def test_a_figure_that_cannot_be_drawn_shows_its_table(browser, server):
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/vega-lite-*", lambda route: route.abort())
+    page.goto(f"{server}/estimate?{QUESTION}")
+    page.wait_for_selector("figure.vega details[open] td")
+    assert not page.locator("figure.vega .plot-area").is_visible()
+    context.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ironlaw.errors import QuestionError
 from ironlaw.figures.marks import (
     GIB,
@@ -84,28 +86,27 @@ def pareto_memory(answer: Answer) -> Spec:
             ),
         )
     marks.append(layer({"type": "point", "filled": True, "size": 90, "color": "@accent"}, [at], x=x, y=y))
-    named = [{**at, "name": f"best: {_words(plan)}"}]
-    if rows:
-        leanest, fastest = min(rows, key=lambda row: row["GiB"]), min(rows, key=lambda row: row["step_seconds"])
-        named += [
-            {**row, "name": f"{word}: {row['plan']}"}
-            for word, row in (("leanest", leanest), ("fastest", fastest))
-            if row["plan"] != _words(plan)
-        ]
-    for text in named:
-        right = text["name"].startswith("leanest")
-        marks.append(
-            layer(
-                {"type": "text", "align": "right" if right else "left", "dx": -4 if right else 10, "dy": -10, "limit": 240},
-                [text],
-                x=x,
-                y=y,
-                text={"field": "name"},
-            )
-        )
+    named = _named({**at, "name": f"best: {_words(plan)}"}, rows)
+    marks += [_label(one, x, y) for one in named if one is named[0] or abs(one["GiB"] - at["GiB"]) > 0.06 * limit]
     listed = "; ".join(f"{one['name']}, {one['step_seconds']:.3g} s, {one['GiB']:.3g} GiB" for one in named)
     says = f"{len(rows)} plans that no other beats in time and memory, limit {limit:.3g} GiB. {listed}."
     return frame(("Time against memory", _subject(answer)), says, Size(500, 300), rows, marks)
+
+
+def _named(best: Row, rows: Sequence[Row]) -> list[Row]:
+    """The plans that are worth a name: the best, the leanest, the fastest."""
+    if not rows:
+        return [best]
+    leanest, fastest = min(rows, key=lambda row: row["GiB"]), min(rows, key=lambda row: row["step_seconds"])
+    others = [row for row in (("leanest", leanest), ("fastest", fastest)) if row[1]["plan"] != best["plan"]]
+    return [best, *({**row, "name": f"{word}: {row['plan']}"} for word, row in others)]
+
+
+def _label(one: Row, x: Spec, y: Spec) -> Spec:
+    """The name of a plan above its point, on the side with more room."""
+    right = one["name"].startswith("leanest")
+    mark = {"type": "text", "align": "right" if right else "left", "dx": -4 if right else 10, "dy": -10, "limit": 240}
+    return layer(mark, [one], x=x, y=y, text={"field": "name"})
 
 
 def _front(answer: Answer) -> list[Row]:

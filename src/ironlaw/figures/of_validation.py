@@ -132,4 +132,6 @@ def coverage(answer: Answer) -> Spec:
     ]
     listed = "; ".join(f"{row['group']}, {row['record']}: {row['says']}" for row in rows)
     size = rows_size(len({row["group"] for row in rows}), 600, 96)
-    return frame(("Does the band hold?", "80 % is promised"), f"80 % is promised. {listed}.", Size(size.width, size.height), rows, marks)
+    return frame(
+        ("Inside the band, by group", "80 % is promised"), f"80 % is promised. {listed}.", Size(size.width, size.height), rows, marks
+    )

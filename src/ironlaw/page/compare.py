@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from htpy import Element, Node, div, li, p, span, strong, ul
 
 from ironlaw.page import estimate, generic
+from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.generic import lines_of
 from ironlaw.page.parts import Cell, View, block, rows_table, strip
 from ironlaw.page.words import DASH, Figure, change, days, energy_of, interval, large, share, whole
@@ -32,14 +33,14 @@ METRICS = (
 )
 
 
-def view(answer: Answer) -> View:
+def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of a comparison."""
     rows = answer.get("estimate") or []
     lines = lines_of(answer)
     ran = [row for row in rows if row.get("days_with_failures") is not None]
     if not ran:
         return generic.view(answer)
-    content = div(".view")[cards(ran), rows_block(rows), prices_block(answer), estimate.warnings(answer)]
+    content = div(".view")[cards(ran), rows_block(rows), draws("money-time", answer), prices_block(answer), estimate.warnings(answer)]
     return View(str(answer["title"]), _verdict(ran), [p[line] for line in lines], content, estimate.sources_block(answer))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
 
+from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Branch, Cell, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
 from ironlaw.page.words import FIXED, change, days, energy_of, figure, interval, is_doubtful, large, quantity, share, whole
 
@@ -67,11 +68,11 @@ def subject(answer: Answer) -> str:
     return f"{named}, batch {batch}{tokens}"
 
 
-def view(answer: Answer) -> View:
+def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of an estimate."""
     if broken := next((one for one in answer["headline"] if one["code"] == "no-such-plan"), None):
         return refused(answer, broken)
-    return View(subject(answer), verdict(answer), lead(answer), sections(answer), sources_block(answer))
+    return View(subject(answer), verdict(answer), lead(answer), sections(answer, draws), sources_block(answer))
 
 
 def refused(answer: Answer, broken: Answer) -> View:
@@ -82,7 +83,7 @@ def refused(answer: Answer, broken: Answer) -> View:
     return View(f"{answer['plan']['model']} on {answer['plan']['accelerator']}", "There is no such plan.", further, content, None)
 
 
-def sections(answer: Answer) -> Element:
+def sections(answer: Answer, draws: Draws = no_figure) -> Element:
     """All that stands below the verdict."""
     return div(".view")[
         memory_block(answer),
@@ -90,6 +91,7 @@ def sections(answer: Answer) -> Element:
         values_block(answer),
         roofs_block(answer),
         div(".columns")[step_block(answer), memory_tree_block(answer)],
+        draws("waterfall", answer),
         div(".columns.evidence")[runs_block(answer), band_block(answer)],
         other_plans(answer),
         warnings(answer),

@@ -8,6 +8,7 @@ from typing import Any
 from htpy import Element, Node, div, li, p, span, strong, ul
 
 from ironlaw.page import estimate
+from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, View, bar, block, rows_table, strip
 from ironlaw.page.words import DASH, FIXED, change, large, quantity, share, whole
 
@@ -17,13 +18,17 @@ AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_shard", "dp_replicate")
 BOUNDS = {"compute": "compute", "hbm": "hbm", "network": "network", "pipeline": "pipeline", "dispatch": "dispatch", "data": "data"}
 
 
-def view(answer: Answer) -> View:
+def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of a search."""
     plans = answer["plans"]
     if not plans:
         return View(_asked(answer), "No plan meets the question.", _why_none(answer), div(".view")[estimate.warnings(answer)], None)
     best = plans[0]
     content = div(".view.search")[
+        _pairs(
+            draws("pareto-memory", answer),
+            draws("size-money", answer) if len((answer.get("sizes") or {}).get("by_gpus") or ()) > 1 else None,
+        ),
         plans_block(answer),
         published_block(answer),
         div(".columns")[advice_block(answer), free_block(answer)],
@@ -34,6 +39,12 @@ def view(answer: Answer) -> View:
         estimate.question_block(best),
     ]
     return View(_asked(answer), _verdict(answer), _lead(answer), content, estimate.sources_block(answer))
+
+
+def _pairs(*drawn: Node) -> Node:
+    """Figures side by side; one alone as wide as the view."""
+    there = [one for one in drawn if one is not None]
+    return div(".columns")[there] if len(there) > 1 else there
 
 
 def axes_of(plan: Answer) -> str:

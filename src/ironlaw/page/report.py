@@ -13,6 +13,7 @@ from htpy import Element, Node, body, div, footer, fragment, h1, head, header, h
 from markupsafe import Markup
 
 from ironlaw.files import REPORT_BLOCK, read_shipped
+from ironlaw.page.figure import still
 from ironlaw.page.parts import View, block
 from ironlaw.page.views import view_of
 
@@ -26,7 +27,7 @@ def report(answer: Mapping[str, Any], verb: str, command: Sequence[str], when: d
         command: the words that ask for it again
         when: the day of the answer
     """
-    view = view_of(verb, answer)
+    view = view_of(verb, answer, still)
     document: Element = html(lang="en")[
         head[
             meta(charset="utf-8"),

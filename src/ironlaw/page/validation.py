@@ -9,6 +9,7 @@ from typing import Any
 from htpy import Element, Node, div, p, strong
 from markupsafe import Markup, escape
 
+from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, View, bar, block, link, rows_table
 from ironlaw.page.words import change, quantity, share, whole
 
@@ -19,13 +20,14 @@ RATIOS = (0.5, 0.7, 1.0, 1.4, 2.0)
 WORST = 20  # runs that are listed
 
 
-def view(answer: Answer) -> View:
+def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of a validation."""
     head, scored = answer["headline"], answer.get("predictions") or []
     content = div(".view")[
         values_block(answer),
-        scored and ratio_block(scored, head),
+        scored and (draws("error-scatter", answer) or ratio_block(scored, head)),
         families_block(answer),
+        draws("coverage", answer),
         coverage_block(answer),
         scored and worst_block(scored),
         skipped_block(answer),

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
-from ironlaw.files import read_bytes
+from ironlaw.files import read_bytes, read_shipped
 from ironlaw.web import draw, drop, entry, events, uploads, work
 from ironlaw.web.work import Reply
 
@@ -29,6 +29,7 @@ SECONDS = {True: 60.0, False: 180.0}  # that a question may take: a quick one, a
 LONGEST = 16_384  # bytes of a query
 TAKES = "/files"  # the one address that takes a body
 HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
+VENDORED = ("vega-6.4.0.min.js", "vega-lite-6.4.3.min.js", "vega-interpreter-2.3.2.js", "vega-util.js")  # that the figures of the page need
 STATIC = {  # a name, its file in the package, its type
     "style.css": ("page/style.css", "text/css"),
     "app.css": ("web/static/app.css", "text/css"),
@@ -37,7 +38,9 @@ STATIC = {  # a name, its file in the package, its type
     "files.js": ("web/static/files.js", "text/javascript"),
     "inter.woff2": ("web/static/fonts/inter.woff2", "font/woff2"),
     "jetbrains-mono.woff2": ("web/static/fonts/jetbrains-mono.woff2", "font/woff2"),
+    "figures.js": ("web/static/figures.js", "text/javascript"),
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
+    **{name: (f"web/static/vendor/{name}", "text/javascript") for name in VENDORED},
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self'; font-src 'self'; "
@@ -303,9 +306,17 @@ async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         return PlainTextResponse("not found", 404)
+    if name in VENDORED:
+        return Response(static_text(name), media_type=STATIC[name][1], headers=KEPT)
     path, kind = STATIC[name]
     kept = KEPT if kind.startswith("font/") else {}
     return Response(read_bytes(Path(__file__).parents[1] / path, "a file of the page"), media_type=kind, headers=kept)
+
+
+def static_text(name: str) -> str:
+    """A script of the page as a browser reads it: the bare name that vega-interpreter imports becomes an address."""
+    text = read_shipped(Path(__file__).parents[1] / STATIC[name][0])
+    return text.replace("from 'vega-util'", "from './vega-util.js'") if name.startswith("vega-interpreter") else text
 
 
 async def _saved(request: Request) -> Response:

@@ -47,6 +47,7 @@ from htpy import input as entry
 from ironlaw.interface import arguments
 from ironlaw.page import validation, words
 from ironlaw.page.estimate import memory_block, values_block
+from ironlaw.page.figure import live
 from ironlaw.page.parts import Cell, View, rows_table
 from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
@@ -163,7 +164,7 @@ def _trust() -> str:
 @cache
 def validation_page() -> str:
     """How wrong the predictions were on published runs, as they ship with the calibration."""
-    drawn = validation.view(read_shipped())
+    drawn = validation.view(read_shipped(), live)
     inside = main("#answer.wide", tabindex="-1")[p(".subject")[drawn.subject], h1[drawn.verdict], div(".lead")[drawn.lead], drawn.content]
     return document("validation", {}, inside, "How wrong the predictions are")
 
@@ -201,7 +202,7 @@ def title_of(verb: str, data: Mapping[str, Any]) -> str:
 
 def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str]) -> Element:
     """The question and the answer of a verb."""
-    view: View = view_of(verb, data)
+    view: View = view_of(verb, data, live)
     return fragment_page(
         rail(verb, given, data),
         [
@@ -219,7 +220,7 @@ def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str]) -> Elem
 def saved_page(verb: str, data: Mapping[str, Any], name: str, asks: bool) -> str:
     """The page of a saved answer, as it stands in its file; ``asks``: the page asks questions of the verb, too."""
     given = given_texts(data)
-    view: View = view_of(verb, data)
+    view: View = view_of(verb, data, live)
     made = f"{name}: saved by ironlaw {data.get('tool_version', '')}, calibration {data.get('calibration_version', '')}."
     today = asks and given and a(href=link_to(verb, given))["Ask it again today"]
     inside = [

@@ -57,6 +57,13 @@ function exchange(html) {
     if (opened.includes(name.textContent)) name.closest("details").open = true;
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   dress(page);
+  drawFigures();
+}
+
+// figures come after everything else: their library is large
+const whenIdle = window.requestIdleCallback ?? ((then) => setTimeout(then, 50));
+function drawFigures() {
+  if (page.querySelector("figure.vega")) whenIdle(async () => (await import("./figures.js")).draw(page));
 }
 
 function showBusy(words, share = null) {
@@ -216,6 +223,7 @@ function changeTheme() {
   try {
     localStorage.setItem("theme", document.body.dataset.theme);
   } catch {}
+  document.dispatchEvent(new Event("themechange"));
 }
 document.getElementById("theme").addEventListener("click", changeTheme);
 try {
@@ -225,3 +233,4 @@ try {
 
 window.addEventListener("popstate", () => go(new URL(location.href), false));
 dress(page);
+drawFigures();
