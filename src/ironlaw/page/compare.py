@@ -11,7 +11,7 @@ from ironlaw.page import estimate, generic
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.generic import lines_of
 from ironlaw.page.parts import Cell, View, block, rows_table, strip
-from ironlaw.page.words import DASH, Figure, change, days, energy_of, interval, large, share, whole
+from ironlaw.page.words import DASH, Figure, as_sentence, change, days, energy_of, interval, large, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
     if not ran:
         return generic.view(answer)
     content = div(".view")[cards(ran), rows_block(rows), draws("money-time", answer), prices_block(answer), estimate.warnings(answer)]
-    return View(str(answer["title"]), _verdict(ran), [p[line] for line in lines], content, estimate.sources_block(answer))
+    return View(str(answer["title"]), _verdict(ran), [p[as_sentence(line)] for line in lines], content, estimate.sources_block(answer))
 
 
 def _verdict(rows: Sequence[Answer]) -> str:

@@ -9,7 +9,7 @@ from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
 
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Branch, Cell, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
-from ironlaw.page.words import FIXED, change, days, energy_of, figure, interval, is_doubtful, large, quantity, share, whole
+from ironlaw.page.words import FIXED, as_sentence, change, days, energy_of, figure, interval, is_doubtful, large, quantity, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -44,18 +44,13 @@ def verdict(answer: Answer) -> str:
 def lead(answer: Answer) -> Node:
     """What binds the step, what would help, how far the step may be from the truth; then whatever else the headline says."""
     said = {one["code"]: one["text"] for one in answer["headline"]}
-    sentences = [_sentence(said["bound"])] if "bound" in said else []
+    sentences = [as_sentence(said["bound"])] if "bound" in said else []
     if band := answer["step"].get("band"):
         low, high, _ = band
         seconds = answer["step"]["seconds"]
         sentences.append(f"The step could be {share(1.0 - low / seconds, 0)} shorter or {share(high / seconds - 1.0, 0)} longer.")
-    further = [li[_sentence(one["text"])] for one in answer["headline"] if one["code"] not in DRAWN]
+    further = [li[as_sentence(one["text"])] for one in answer["headline"] if one["code"] not in DRAWN]
     return [p[" ".join(sentences)], further and ul(".further")[further]]
-
-
-def _sentence(text: str) -> str:
-    """A line of the headline as a sentence."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def subject(answer: Answer) -> str:
@@ -77,8 +72,8 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
 
 def refused(answer: Answer, broken: Answer) -> View:
     """The view of a plan that breaks a rule: which, and no number."""
-    reasons = [li[_sentence(one)] for one in str(broken["text"]).partition(": ")[2].split("; ")]
-    further = [p[_sentence(one["text"])] for one in answer["headline"] if one["code"] != "no-such-plan"]
+    reasons = [li[as_sentence(one)] for one in str(broken["text"]).partition(": ")[2].split("; ")]
+    further = [p[as_sentence(one["text"])] for one in answer["headline"] if one["code"] != "no-such-plan"]
     content = div(".view")[block("What it breaks", ul(".further")[reasons]), warnings(answer), question_block(answer)]
     return View(f"{answer['plan']['model']} on {answer['plan']['accelerator']}", "There is no such plan.", further, content, None)
 

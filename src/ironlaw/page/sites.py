@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from ironlaw.page import estimate, generic, worldmap
 from ironlaw.page.parts import Cell, Segment, View, bar, block, meter, rows_table, value
-from ironlaw.page.words import DASH, FIXED, days, energy_of, figure, large, quantity, share, whole
+from ironlaw.page.words import DASH, FIXED, as_sentence, days, energy_of, figure, large, quantity, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ def view(answer: Answer) -> View:
         [generic.table_block(name, answer[name]) for name in REST if answer.get(name)],
         estimate.warnings(answer),
     ]
-    further = [li[_sentence(one["text"])] for one in answer["headline"] if one["code"] not in ("run", *NO)]
+    further = [li[as_sentence(one["text"])] for one in answer["headline"] if one["code"] not in ("run", *NO)]
     lead = [p[_work_and_carbon(answer, names)], further and ul(".further")[further]]
     return View(str(answer["title"]), verdict(answer, names), lead, content, estimate.sources_block(answer))
 
@@ -51,10 +51,6 @@ def names_of(answer: Answer) -> dict[str, str]:
 def _named(text: str, names: Mapping[str, str], joint: str) -> list[str]:
     """The names of sites in a text such as "lulea + dublin"."""
     return [names.get(one, one) for one in text.split(joint)]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _run(answer: Answer) -> Mapping[str, float]:
@@ -72,7 +68,7 @@ def _whole_choice(answer: Answer) -> Answer | None:
 def verdict(answer: Answer, names: Mapping[str, str]) -> str:
     """The answer in a sentence: why not, or how long on all sites, and whether fewer would be faster."""
     if refusal := next((one["text"] for one in answer["headline"] if one["code"] in NO), None):
-        return _sentence(refusal)
+        return as_sentence(refusal)
     run, every = _run(answer), _whole_choice(answer)
     waiting = f"{days(run['seconds'] / DAY)}, {share(run['waiting_share'])} of it waiting for the other sites."
     if every is None:

@@ -137,3 +137,12 @@ def is_doubtful(memory: Mapping[str, Any]) -> bool:
     """
     likely = memory["fits_probability"]
     return bool(memory["fits"]) and likely is not None and likely < _EVEN
+
+
+def as_sentence(text: str) -> str:
+    """A line of a headline as a sentence.
+
+    >>> as_sentence("cheapest run: 1,024 x mi300x")
+    'Cheapest run: 1,024 x mi300x.'
+    """
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
