@@ -15,7 +15,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -328,6 +328,51 @@ def write_file(path: str | Path, content: bytes, option: str = "") -> None:
     except OSError as error:
         why = "no program reads from it" if error.errno == errno.ENXIO else error.strerror or error
         raise InputError(f"{path}: cannot be written: {why}") from None
+
+
+FOLDER_MARK = ".ironlaw-written"  # a file in folders that may be written anew
+
+
+def check_folder(path: str | Path) -> None:
+    """Refuse a folder that ``write_folder`` could not write: one that holds files of others, or something else."""
+    target = Path(path)
+    check_name(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: cannot be written: no such folder to write to")
+    if os.path.lexists(target) and not target.is_dir():
+        raise InputError(f"{path}: a file, not a folder")
+    if target.is_dir() and any(target.iterdir()) and not is_file(target / FOLDER_MARK):
+        raise InputError(f"{path}: holds files that ironlaw did not write: name a new or an empty folder")
+
+
+def write_folder(path: str | Path, content: Iterable[tuple[str, bytes]]) -> int:
+    """Write a folder of files, whole or not at all; the number of files. A folder that this wrote before is replaced."""
+    import shutil
+    import tempfile
+
+    check_folder(path)
+    target, count = Path(os.path.realpath(path)), 0
+    beside = Path(tempfile.mkdtemp(prefix=".ironlaw-", dir=target.parent))
+    try:
+        made = beside / "new"
+        made.mkdir()
+        for name, data in content:
+            where = made / name
+            where.parent.mkdir(parents=True, exist_ok=True)
+            where.write_bytes(data)
+            count += 1
+        (made / FOLDER_MARK).write_bytes(b"")
+        check_folder(path)  # it may have been filled meanwhile
+        if target.exists():
+            target.rename(beside / "old")
+        made.rename(target)
+    except OSError as error:
+        if not target.exists() and (beside / "old").exists():
+            (beside / "old").rename(target)
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return count
 
 
 def make_private(path: Path) -> None:

@@ -49,6 +49,7 @@ VERBS = {  # module in the package, and summary
     "figure": ("cli.figure", "Draw an answer as SVG, PNG or PDF, as a Vega-Lite specification, or as its data."),
     "serve": ("cli.serve", "Serve the page on this machine: answers to look at, change and send."),
     "open": ("cli.open", "Open a saved answer or a report on the page of this machine."),
+    "site": ("cli.site", "Write validation, catalogue, documentation and estimates as pages for any static host."),
     "schema": ("cli.schema", "Print the JSON Schema of a verb's answers, for scripts that read them."),
     "catalog": ("cli.catalog", "List, show and check the catalogue of devices, models, prices and calibrations."),
     "completion": ("cli.completion", "Print the script that completes verbs, options and names in bash, zsh or fish."),
