@@ -1,7 +1,7 @@
 """Run the notebooks of ``examples/`` and write the outputs they show: text, and HTML where the last value of a cell has it.
 
 ``python tools/notebooks.py`` writes; with ``--check`` it writes nothing, names every stale notebook, and exits with 1 if there is one.
-Notebooks run in ``examples/`` and need no Jupyter; the figures of a notebook are text and tables.
+Notebooks run in ``examples/`` and need no Jupyter; the figures of a notebook are specifications in Vega-Lite.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, An
     if printed.getvalue():
         found.append({"name": "stdout", "output_type": "stream", "text": lines(printed.getvalue())})
     if value is not None:
-        data = {"text/html": lines(value._repr_html_())} if hasattr(value, "_repr_html_") else {}
+        data: dict[str, Any] = {"text/html": lines(value._repr_html_())} if hasattr(value, "_repr_html_") else {}
+        if not data and hasattr(value, "_repr_mimebundle_"):  # a figure, without the SVG that only some machines make
+            data = {kind: one for kind, one in value._repr_mimebundle_().items() if isinstance(one, dict)}
         data["text/plain"] = lines(repr(value))
         found.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
     return found

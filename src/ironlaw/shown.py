@@ -29,6 +29,18 @@ class Shown:
     def _repr_html_(self) -> str:
         return str(writer().html(self))
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        bundle: dict[str, Any] = writer().mime_bundle(self, include, exclude)
+        return bundle
+
+    def figures(self) -> list[str]:
+        """The names of the figures that the answer has."""
+        return list(writer().figures(self))
+
+    def figure(self, name: str = "") -> Any:
+        """A figure of the answer by its name, by default the first: a notebook draws it, ``save`` writes it to a file."""
+        return writer().figure(self, name)
+
     def to_dict(self, explain: bool = False) -> Any:
         """The answer as plain data, the same that ``--json`` prints; ``explain`` adds formula, inputs and sources of every term."""
         return writer().data(self, explain)

@@ -20,6 +20,7 @@ from ironlaw.report.estimate import mesh_words, row_line, verdict
 from ironlaw.report.terminal import Ink
 
 ROWS = 20  # of a table that are shown
+DRAWN = 200  # rows of a figure
 _PLAIN = Ink(False)
 
 
@@ -124,6 +125,60 @@ def html(answer: Any) -> str:
         return _html_table(_first_rows(answer), len(answer.rows))
     lines = text(answer).split("\n")
     return f"<b>{escape(lines[0])}</b><pre>{escape(chr(10).join(lines[1:]))}</pre>"
+
+
+def mime_bundle(answer: Any, include: Any, exclude: Any) -> dict[str, Any]:
+    """The forms that a notebook may show: text, HTML, and the first figure in Vega-Lite where the answer has one."""
+    from ironlaw.figures.picture import VEGA_LITE, chosen
+
+    kinds = chosen(dict.fromkeys(("text/plain", "text/html", VEGA_LITE)), include, exclude)
+    made: dict[str, Any] = {}
+    if "text/plain" in kinds:
+        made["text/plain"] = repr(answer)
+    if "text/html" in kinds:
+        made["text/html"] = html(answer)
+    if VEGA_LITE in kinds and (names := figures(answer)):
+        made[VEGA_LITE] = figure(answer, names[0]).to_dict()
+    return made
+
+
+def figures(answer: Any) -> list[str]:
+    """The names of the figures that an answer has."""
+    from ironlaw.figures.table import drawn_of
+
+    verb, plain = _drawable(answer)
+    return list(drawn_of(verb, plain)) if verb else []
+
+
+def figure(answer: Any, name: str) -> Any:
+    """A figure of an answer, by default its first; an error where the answer has none of this name."""
+    from ironlaw.figures.picture import Picture
+    from ironlaw.figures.table import draw, drawn_of
+
+    verb, plain = _drawable(answer)
+    if name:
+        return Picture(name, draw(name, plain))
+    specs = drawn_of(verb, plain)
+    if not specs:
+        raise UnsupportedError(f"a {type(answer).__name__} of this question has no figure; ironlaw figure --list has them")
+    return Picture(*next(iter(specs.items())))
+
+
+def _drawable(answer: Any) -> tuple[str, Any]:
+    """The verb of an answer and its plain data, as figures read them; "" for a part of an answer."""
+    from ironlaw.search.answer import SearchResult
+
+    if isinstance(answer, Estimate):
+        if answer.rows == 1:
+            timed = answer.timeline() if answer.to_dict()["step"]["seconds"] is not None else None
+            return "estimate", {**answer.to_dict(), **({"timeline": timed} if timed else {})}
+        return "estimate", [answer[at].to_dict() for at in range(min(answer.rows, DRAWN))]
+    if isinstance(answer, SearchResult):
+        return "plan", data(answer, False)
+    if isinstance(answer, Answer):
+        plain = data(answer, False)
+        return str((plain.get("asked") or {}).get("verb") or ""), plain
+    return ("diagnose", data(answer, False)) if hasattr(answer, "verdicts") else ("", {})
 
 
 def _html_lines(lines: Sequence[str]) -> str:
