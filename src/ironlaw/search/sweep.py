@@ -349,6 +349,15 @@ def fastest_plans(swept: Sweep, number: int) -> Plans:
 
 def preferred_plans(swept: Sweep, number: int) -> Plans:
     """The ``number`` plans of the best scores (``planner.evidence``), the same as a search through all plans would list."""
+    key = f"preferred {number}"
+    if key not in swept.memo:
+        swept.memo[key] = _search_preferred(swept, number)
+    found: Plans = swept.memo[key]
+    return found
+
+
+def _search_preferred(swept: Sweep, number: int) -> Plans:
+    """``preferred_plans``, searched for."""
     fastest = fastest_plans(swept, number)
     most = scores(swept.task, fastest)
     if np.all(most == fastest.seconds):  # a slower plan has no better score

@@ -51,10 +51,12 @@ def interleaved_seconds(forward: Any, backward: Any, group: int, rounds: int, ha
     fronts = _Fronts(forward, backward, group, rounds)
     fronts.hand_over = hand_over
     full = range(fronts.lag + fronts.stages - 1, fronts.passes)  # fronts on which every rank runs both
-    for front in range(fronts.lag + fronts.passes + fronts.stages - 1):
-        if front in full:
-            fronts.run_all(front)
-        else:
+    every = range(fronts.lag + fronts.passes + fronts.stages - 1)
+    for front in every[: full.start] if full else every:
+        fronts.run_some(front)
+    if full:
+        fronts.run_all(full)
+        for front in every[full.stop :]:
             fronts.run_some(front)
     before = min(rounds - 1, 2)  # groups over which the pace is a mean: it may alternate
     pace = (fronts.of_last[-1] - fronts.of_last[-1 - before * fronts.period]) / before if before else np.zeros(forward.shape[-1])
@@ -82,19 +84,25 @@ class _Fronts:
         """When pass ``at`` of the rank where micro-batches enter may start: after its chunk before, on the other end."""
         return history[at - self.group] if at % self.period >= self.group else 0.0
 
-    def run_all(self, front: int) -> None:
-        """A front on which every rank runs a forward and a backward pass."""
-        turn, late = front % self.period, front - self.lag
-        self.sent[0] = self._enter(front, self.of_last)
-        np.maximum(self.free, self.sent[:-1], out=self.ends)
-        self.ends += self.out[turn]
-        np.add(self.ends, self.hand_over, out=self.sent[1:])
-        self.of_last[front - self.stages + 1] = self.sent[-1]
-        self.returned[-1] = self._enter(late, self.of_first)
-        np.maximum(self.ends, self.returned[1:], out=self.free)
-        self.free += self.back[turn]
-        np.add(self.free, self.hand_over, out=self.returned[:-1])
-        self.of_first[late - self.stages + 1] = self.returned[0]
+    def run_all(self, fronts: range) -> None:
+        """Fronts on which every rank runs a forward and a backward pass. Most fronts are such, so views are made once."""
+        last, lag, group, period, hand_over = self.stages - 1, self.lag, self.group, self.period, self.hand_over
+        free, ends, out, back = self.free, self.ends, list(self.out), list(self.back)
+        came, sent, entered, left = self.sent[:-1], self.sent[1:], self.sent[0], self.sent[-1]
+        due, returned, turned, home = self.returned[1:], self.returned[:-1], self.returned[-1], self.returned[0]
+        of_last, of_first = list(self.of_last), list(self.of_first)
+        for front in fronts:
+            turn, late = front % period, front - lag
+            entered[...] = of_last[front - group] if turn >= group else 0.0
+            np.maximum(free, came, out=ends)
+            np.add(ends, out[turn], out=ends)
+            np.add(ends, hand_over, out=sent)
+            of_last[front - last][...] = left
+            turned[...] = of_first[late - group] if late % period >= group else 0.0
+            np.maximum(ends, due, out=free)
+            np.add(free, back[turn], out=free)
+            np.add(free, hand_over, out=returned)
+            of_first[late - last][...] = home
 
     def run_some(self, front: int) -> None:
         """A front on which some ranks run no pass of a direction."""
