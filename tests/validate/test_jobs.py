@@ -89,8 +89,19 @@ def test_a_far_job_says_what_a_change_gains_and_what_was_measured_of_it():
     assert found["faster_run"] == {"run": "1", "seconds": 1.5, "ratio": 0.75} and found["argued"]
     assert found["tested"]["pairs"] == found["tested"]["right"] == 1  # too few to be a reason
     assert "recomputation x" in found["text"] and "1, the same job, was measured at 0.75 of its time" in found["text"]
+    compared = jobs.compare_jobs(prepared, page)[0]  # of the two plans the faster one is published, and nothing is faster
+    assert compared["faster_run"] is None and compared["ratio_run"] == compared["ratio"]
     alone = argued.argue(row, changes, 1, evidence)
     assert alone["faster_run"] is None and not alone["argued"] and "Open" in alone["text"]
+
+
+def test_a_run_that_drops_rows_is_no_faster_run_of_one_that_drops_none():
+    experts = {**ON_16, "moe_experts": "8", "moe_topk": "2", "expert_ffn_hidden": "1024", "ep": "8"}
+    prepared = ready({**experts, "step_time_s": "2.0"}, {**experts, "step_time_s": "1.5", "moe_dispatch": "token-drop"})
+    evidence = argued.Evidence(prepared, prepared.measured)
+    assert evidence.faster(0) is None
+    slow = ready({**experts, "step_time_s": "1.5"}, {**experts, "step_time_s": "2.0", "moe_dispatch": "token-drop"})
+    assert argued.Evidence(slow, slow.measured).faster(1) == {"run": "0", "seconds": 1.5, "ratio": 0.75}
 
 
 def test_waiting_for_the_pipeline_argues_a_gain():

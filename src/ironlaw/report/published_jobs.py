@@ -41,6 +41,11 @@ def summary_lines(figures: Mapping[str, Any]) -> Iterator[str]:
         f" {_share(figures['ratio_above_1_25'])} above 1.25. Of these {figures['above_1_25']} jobs {figures['argued']} are argued by"
         " measured runs or by a count, the others are open; each has a line below."
     )
+    yield (
+        "Where another run of the same job was measured faster, whatever is known of its plan, R is confirmed in part. Times what that run"
+        f" took of the published plan's measured time the median is {ratio(figures['ratio_run_median_dense'])} for dense models and"
+        f" {ratio(figures['ratio_run_median_mixtures'])} for mixtures."
+    )
     yield f"Best plans that their stack refuses if given: {figures['refused']}."
     yield (
         f"Best plans with a value that no run of their kind of stack and model measured: {figures['never_measured']}, of which the page"

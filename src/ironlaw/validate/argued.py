@@ -153,11 +153,19 @@ class Evidence:
             self.series.setdefault((run.family, *_series_key(*place)), set()).add(key)
 
     def faster(self, i: int) -> dict[str, Any] | None:
-        """The fastest run of the same job, if it is clearly faster than run ``i``, whatever is known of its plan."""
-        measured = self.prepared.measured
-        j = min(self.jobs[_job_key(*self.places[i])], key=lambda k: float(measured[k]))
+        """The fastest run of the same job, if it is clearly faster than run ``i``, whatever is known of its plan.
+
+        A run that drops rows of its experts does less work than one that drops none.
+        """
+        measured, own = self.prepared.measured, self._capacity(i)
+        alike = [k for k in self.jobs[_job_key(*self.places[i])] if self._capacity(k) in (0.0, own)]
+        j = min(alike, key=lambda k: float(measured[k]))
         ratio = float(measured[j] / measured[i])
         return {"run": self.prepared.runs[j].id, "seconds": float(measured[j]), "ratio": ratio} if ratio <= FASTER else None
+
+    def _capacity(self, i: int) -> float:
+        """The capacity factor of run ``i``; 0 where no rows are dropped."""
+        return float(self.prepared.runs[i].asked[0].get("capacity_factor") or 0.0)
 
     def jobs_in_series(self, i: int) -> int:
         """How many jobs the publisher of run ``i`` ran with its layout."""

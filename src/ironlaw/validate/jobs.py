@@ -1,8 +1,10 @@
 """Every published job with a known plan against the best plan of an open question, and the figures that watch the search.
 
 A job is a model on a number of one accelerator with its batch, sequence, precision and stack. Of several measured plans of a job the
-fastest is the published one. R is its predicted step time over that of the best plan, both with the constants that ship. A published
-layout (``planner.published``) that runs of the job had is left out of its search, or R would be 1 because the plan is known.
+fastest is the published one. R is its predicted step time over that of the best plan, both with the constants that ship. Where another run
+of the job was measured faster whose plan is not wholly known, ``ratio_run`` is R times what it took of the published plan's measured time:
+what of R no measurement confirms. A published layout (``planner.published``) that runs of the job had is left out of its search, or R would
+be 1 because the plan is known.
 """
 
 from __future__ import annotations
@@ -85,11 +87,14 @@ def _compare(
     except IronlawError as error:
         return {**row, **dict.fromkeys(_OF_BEST), "refused": str(error)}
     group, place = found.place_of(0)
-    best = scalar(group.step.tree, place)
+    best, faster = scalar(group.step.tree, place), evidence.faster(i)
+    ratio = float(seconds[i]) / best if math.isfinite(best) else None
     row |= {
         "best": plan_data(group, place),
         "best_s": best,
-        "ratio": float(seconds[i]) / best if math.isfinite(best) else None,
+        "ratio": ratio,
+        "ratio_run": ratio and ratio * (faster["ratio"] if faster else 1.0),
+        "faster_run": faster and faster["run"],
         "fits": bool(scalar(group.memory.fits, place)),
         "mfu": scalar(group.throughput["mfu"], place),
         "refused": refusal(group, place),
@@ -100,7 +105,10 @@ def _compare(
     return {**row, "argument": argue(row, changes_of((published, at), (group, place)), i, evidence, folders) if far else None}
 
 
-_OF_BEST = ("best", "best_s", "ratio", "fits", "mfu", "never_measured", "unnamed", "ceiling", "ceiling_unnamed", "bubble_error", "argument")
+_OF_BEST = (
+    "best", "best_s", "ratio", "ratio_run", "faster_run", "fits", "mfu", "never_measured", "unnamed", "ceiling", "ceiling_unnamed",
+    "bubble_error", "argument",
+)  # fmt: skip
 
 
 def _beyond_evidence(group: Group, at: int, printed: str) -> dict[str, Any]:
@@ -131,7 +139,7 @@ def refusal(group: Group, at: int) -> str:
 def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: Any) -> dict[str, Any]:
     """The figures over all jobs; ratios over those on LARGE accelerators or more. ``predicted``: held-out step times [s]."""
     large = [row for row in rows if row["gpus"] >= LARGE and row["ratio"] is not None]
-    ratios = np.array([row["ratio"] for row in large])
+    ratios, of_runs = (np.array([row[name] for row in large]) for name in ("ratio", "ratio_run"))
     mixture = np.array([row["mixture"] for row in large], dtype=bool)
     pairs = pairs_of(prepared, predicted, ())
     printed = as_printed(pairs)
@@ -143,6 +151,8 @@ def summary(rows: Sequence[Mapping[str, Any]], prepared: Prepared, predicted: An
         "ratio_median": _median(ratios),
         "ratio_median_dense": _median(ratios[~mixture]),
         "ratio_median_mixtures": _median(ratios[mixture]),
+        "ratio_run_median_dense": _median(of_runs[~mixture]),
+        "ratio_run_median_mixtures": _median(of_runs[mixture]),
         "ratio_above_1_25": float(np.mean(ratios > FAR)) if large else None,
         "above_1_25": sum(row["argument"] is not None for row in large),
         "argued": sum(row["argument"] is not None and row["argument"]["argued"] for row in large),
