@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 import ironlaw
 import slow_work
 from ironlaw.errors import QuestionError
+from ironlaw.page import words
 from ironlaw.web import app, draw, events, work
 
 HELD = "tp=2&pp=1&zero=1&micro_batch_size=1&recompute=none&global_batch_size=64"
@@ -251,3 +252,24 @@ def test_an_answer_that_takes_too_long_says_so(tmp_path):
     sent = stream(events.EventStream(slow_work.sleep, (str(tmp_path / "pid"), 300.0), None, 3.0), None)
     ((name, data),) = read_events(b"".join(message.get("body", b"") for message in sent).decode())
     assert name == "answer" and data["status"] == 503 and "more than 3 s" in data["html"]
+
+
+@pytest.mark.parametrize("topic", work.LESSONS)
+def test_a_lesson_has_its_stops_reasons_and_command(client, topic):
+    page = client.get(f"/learn/{topic}").text
+    stops = page.count('<template class="stop"')
+    assert stops >= 4 and page.count('<figure class="vega"') == stops + 1 and "ironlaw " in page and "Open as a question" in page
+    first, last = client.get(f"/learn/{topic}?at=0").text, client.get(f"/learn/{topic}?at=999").text
+    verdicts = [re.search(r"<h1[^>]*>([^<]*)", text)[1] for text in (first, last)]
+    assert verdicts[0] != verdicts[1]
+
+
+def test_lessons_have_the_numbers_of_their_verbs(client):
+    page = client.get("/learn/roofline?at=2").text
+    asked = ironlaw.roofline(gemm="256,8192,57344", on="h100-sxm").to_dict()["operators"][0]
+    assert (
+        words.quantity(asked["expected_time"], "s") in page
+        and "With 256 tokens the products wait for memory; with 512 they compute." in page
+    )
+    assert client.get("/learn").url.path == "/learn/roofline"
+    assert client.get("/learn/no-such").status_code == 404 and client.get("/learn/roofline?at=x").status_code == 200

@@ -275,3 +275,27 @@ def test_a_figure_that_cannot_be_drawn_shows_its_table(browser, server):
     page.wait_for_selector("figure.vega details[open] td")
     assert not page.locator("figure.vega .plot-area").is_visible()
     context.close()
+
+
+def test_the_slider_of_a_lesson_moves_without_the_server(open_page):
+    page = open_page("/learn/roofline")
+    page.wait_for_selector("figure.vega svg")
+    before, asked = page.inner_text("h1"), []
+    page.on("request", lambda request: asked.append(request.url))
+    page.locator("#lesson-at").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("(before) => document.querySelector('h1').textContent !== before", arg=before)
+    page.wait_for_selector("#stop-content figure.vega svg")
+    assert page.inner_text("h1") == "With 512 tokens the products compute." and page.inner_text("#lesson-value") == "512 tokens"
+    page.wait_for_function("() => location.search === '?at=3'")
+    assert [url for url in asked if not url.endswith("icon.svg")] == []
+
+
+@pytest.mark.parametrize("topic", ["roofline", "6nd", "checkpointing", "parallelism"])
+def test_a_lesson_fits_a_phone_and_bars_nobody(open_page, topic):
+    page = open_page(f"/learn/{topic}", 320, 844)
+    page.wait_for_selector("figure.vega svg")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical", "moderate")] == []

@@ -37,6 +37,7 @@ MADE = {
     "pipeline": _timed,
     "batch-curve": lambda: _rows(ironlaw.estimate(**RUN, **{**HELD, "global_batch_size": [64, 128, 256]})),
     "memory-batch": lambda: _rows(ironlaw.estimate(**RUN, **{**HELD, "micro_batch_size": [1, 2, 4]})),
+    "flop-token": lambda: _rows(ironlaw.estimate(**RUN, **HELD, seq_len=[2048, 8192, 32768])),
     "scaling": lambda: _rows(ironlaw.estimate(**{**RUN, "gpus": [16, 32, 64]}, **HELD)),
     "plan": lambda: ironlaw.plan("llama-3-8b", on="h100-sxm", gpus="8,16", global_batch_size=64, tokens="1T").to_dict(),
     "diagnose": lambda: ironlaw.diagnose(TRACE).to_dict(),

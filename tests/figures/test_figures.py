@@ -128,6 +128,19 @@ def test_rates_are_those_of_the_rows_and_lie_in_their_bands():
         draw("batch-curve", [*asked("batch-curve")[:1], *asked("batch-curve")[:1]])
 
 
+def test_a_token_takes_what_the_model_counts():
+    for answer in asked("flop-token"):
+        parts = {
+            row["part"].partition(",")[0]: row
+            for row in rows_of(drawn("flop-token"))
+            if row["tokens"] == f"{answer['plan']['seq_len']:,.0f}"
+        }
+        assert parts["backward"]["gflop"] == 2.0 * parts["forward"]["gflop"]
+        # scores and their product with values: 2 FLOP each for every element of half a matrix in each layer, three times with backward
+        expected = 3.0 * 2.0 * 2.0 * 32 * 4096 * answer["plan"]["seq_len"] / 2.0
+        assert parts["attention"]["gflop"] * 1e9 == pytest.approx(expected, rel=1e-3)
+
+
 def test_nothing_on_the_front_of_plans_beats_another():
     rows = rows_of(drawn("pareto-memory"))
     best = asked("plan")["plans"][0]

@@ -135,3 +135,61 @@ def memory_batch(answers: Sequence[Answer]) -> Spec:
     model, device = answers[0]["plan"]["model"], answers[0]["plan"]["accelerator"]
     says = f"Memory of the fullest accelerator by {TITLES.get(name, name)}, limit {shown(limit * GIB, 'B')}. {listed}."
     return frame((f"Memory against {TITLES.get(name, name)}", f"{model} on {device}"), says, Size(MEDIUM.width, 300), rows, marks)
+
+
+PARTS = (  # of the FLOP of a token: key, what they are, and their colour
+    ("forward", "forward, 2 a parameter", "@compute"), ("backward", "backward, 4 a parameter", "@backward"),
+    ("attention", "attention", "@pipeline"),
+)  # fmt: skip
+
+
+def flop_parts(answer: Answer) -> dict[str, float]:
+    """FLOP of a token of training: 2 for each parameter that multiplies it, 4 backward, and the products of attention.
+
+    All parameters must be trained. An embedding that is not the output layer, too, multiplies nothing.
+    """
+    found, speed = answer["parameters"], answer["throughput"]
+    multiplying = found["active"] - (0.0 if found["tied"] else found["embedding"])
+    whole = speed["model_flop_per_second_per_gpu"] / speed["tokens_per_second_per_gpu"]
+    return {"forward": 2.0 * multiplying, "backward": 4.0 * multiplying, "attention": whole - 6.0 * multiplying}
+
+
+def flop_token(answers: Sequence[Answer]) -> Spec:
+    """FLOP of a token against the length of the sequence: what the rule 6 N counts, and what attention adds."""
+    rows = []
+    for answer in _timed(answers):
+        if answer["parameters"]["trained"] != answer["parameters"]["total"]:
+            raise QuestionError("the rule 6 N D is of a run that trains all parameters: leave out adapters and frozen layers")
+        low, length = 0.0, f"{answer['plan']['seq_len']:,.0f}"
+        for key, name, _ in PARTS:
+            size = flop_parts(answer)[key] / 1e9
+            rows.append({"tokens": length, "part": name, "gflop": size, "from": low, "to": low + size, "says": shown(size * 1e9, "FLOP")})
+            low += size
+    varied(answers, ("seq_len",))
+    rule = 6.0 * answers[0]["parameters"]["active"] / 1e9
+    colour = {
+        "field": "part", "type": "nominal", "legend": {"columns": 2},
+        "scale": {"domain": [name for _, name, _ in PARTS], "range": [shade for _, _, shade in PARTS]},
+    }  # fmt: skip
+    x = {"field": "tokens", "type": "ordinal", "sort": None, "title": "tokens in a sequence", "axis": {"labelAngle": 0}}
+    marks = [
+        layer(
+            {"type": "bar", "width": {"band": 0.6}},
+            x=x,
+            y=quantity("from", "GFLOP for a token"),
+            y2={"field": "to"},
+            color=colour,
+            tooltip=tooltip("part", "says"),
+        ),
+        layer({"type": "rule", "size": 2, "strokeDash": [4, 3]}, [{"rule": rule}], y=quantity("rule")),
+        layer(
+            {"type": "text", "align": "left", "dy": -6, "x": 4},
+            [{"rule": rule}],
+            y=quantity("rule"),
+            text={"value": f"6 N: {rule:.3g} GFLOP"},
+        ),
+    ]
+    sums = "; ".join(f"{row['tokens']} tokens {row['to']:.4g} GFLOP" for row in rows if row["part"] == PARTS[-1][1])
+    model = answers[0]["plan"]["model"]
+    says = f"FLOP of a token of training, {model}: {sums}. The rule 6 N says {rule:.4g} GFLOP."
+    return frame(("Where 6 N D comes from", str(model)), says, Size(MEDIUM.width + 90, 320), rows, marks)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ironlaw.errors import UnsupportedError
 from ironlaw.figures import convert
-from ironlaw.figures.marks import Spec
-from ironlaw.figures.table import Row, data_of
+from ironlaw.figures.marks import Row, Spec
+from ironlaw.figures.table import data_of
 from ironlaw.figures.theme import dressed
 from ironlaw.files import check_output, write_file
 

@@ -51,6 +51,14 @@ FIGURES: dict[str, Figure] = {
         rows=True,
         example=f"{_SMALL} --tp 2 --pp 1 --micro-batch-size 1,2,4",
     ),
+    "flop-token": Figure(
+        "where does 6 N D come from?",
+        "estimate",
+        of_rows.flop_token,
+        (),
+        rows=True,
+        example=f"{_SMALL} --tp 2 --pp 1 --seq-len 2k,8k,32k,128k",
+    ),
     "scaling": Figure(
         "what do more accelerators give?", "estimate", of_rows.scaling, (), rows=True, example="llama-3-8b --on h100-sxm --gpus 8..512"
     ),

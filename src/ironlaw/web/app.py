@@ -38,6 +38,7 @@ STATIC = {  # a name, its file in the package, its type
     "files.js": ("web/static/files.js", "text/javascript"),
     "inter.woff2": ("web/static/fonts/inter.woff2", "font/woff2"),
     "jetbrains-mono.woff2": ("web/static/fonts/jetbrains-mono.woff2", "font/woff2"),
+    "learn.js": ("web/static/learn.js", "text/javascript"),
     "figures.js": ("web/static/figures.js", "text/javascript"),
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
     **{name: (f"web/static/vendor/{name}", "text/javascript") for name in VENDORED},
@@ -64,6 +65,8 @@ def make_app(saved: str = "", token: str = "") -> Starlette:
         Route("/static/{name}", _static),
         Route("/names/{kind}", _names),
         Route("/validation", _validation),
+        Route("/learn", _first_lesson),
+        Route("/learn/{topic}", _lesson),
         Route("/catalog", _search),
         Route("/catalog/{kind}/{name}", _record),
         Route("/openapi.json", _openapi),
@@ -329,6 +332,21 @@ async def _validation(request: Request) -> Response:
     """How wrong the predictions were."""
     del request
     return HTMLResponse(draw.validation_page())
+
+
+async def _first_lesson(request: Request) -> Response:
+    """The first page that teaches."""
+    del request
+    return RedirectResponse("/learn/roofline")
+
+
+async def _lesson(request: Request) -> Response:
+    """A page that teaches."""
+    topic, at = request.path_params["topic"], request.query_params.get("at", "")
+    if topic not in work.LESSONS:
+        return PlainTextResponse(f"no lesson of this name; there are {', '.join(work.LESSONS)}", 404)
+    found = await _asked(request, work.lesson, True, topic, int(at) if at.isdigit() and len(at) < 4 else None)
+    return Response(status_code=499) if found is None else HTMLResponse(found.html, found.status)
 
 
 def _search(request: Request) -> Response:

@@ -56,7 +56,7 @@ from ironlaw.web.drop import drop_form
 
 VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
     ("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"), ("sites", "Sites"), ("diagnose", "Diagnose"),
-    ("validation", "Validation"), ("catalog", "Catalogue"),
+    ("validation", "Validation"), ("catalog", "Catalogue"), ("learn", "Learn"),
 )  # fmt: skip
 ASKING = ("estimate", "plan", "compare", "sites")
 FIELDS = (  # of the question: name, label, words behind, where the first guesses come from

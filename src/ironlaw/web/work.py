@@ -32,6 +32,7 @@ VERBS = (
     "data",
     "sites",
 )  # that the page asks
+LESSONS = ("roofline", "6nd", "checkpointing", "parallelism")  # pages that teach
 LONGEST = 4096  # characters of a value
 # a path that would leave the empty folder a worker runs in; 64..4096 is a range
 _REACHES_OUT = re.compile(r"(^|[=,:;\s])[/~\\]|\.\.[/\\]|(^|[=,:;\s/\\])\.\.($|[,;\s])")
@@ -186,6 +187,15 @@ def report(verb: str, given: Mapping[str, str]) -> Reply:
     except IronlawError as error:
         return Reply(422, _json({"error": error.data()}))
     return Reply(200, document(data, verb, draw.command_words(verb, given), date.today()))
+
+
+@reported
+def lesson(topic: str, at: int | None) -> Reply:
+    """A page that teaches, at a stop of its slider."""
+    from ironlaw.web import learn
+
+    _leave_files()
+    return Reply(200, "", "", learn.page(topic, at))
 
 
 def _json(data: Any) -> str:

@@ -1,6 +1,7 @@
 // The page asks, exchanges what the server drew, and moves sliders. It computes nothing: every number comes drawn from the server.
 
 import "./catalogue.js";
+import "./learn.js";
 import "./files.js";
 
 const page = document.getElementById("page");
@@ -232,5 +233,6 @@ try {
 } catch {}
 
 window.addEventListener("popstate", () => go(new URL(location.href), false));
+document.addEventListener("figures", drawFigures);
 dress(page);
 drawFigures();
