@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from htpy import Element, a, aside, div, form, fragment, h1, label, li, main, nav, p, span, template, ul
 from htpy import input as entry
@@ -19,7 +20,7 @@ MODEL, DEVICE = "llama-3-70b", "h100-sxm"
 TOKENS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 DEGREES = (1, 2, 4, 8)
-SMALL = {"model": "llama-3-8b", "on": DEVICE, "gpus": 8, "tp": 2, "pp": 1, "micro_batch_size": 1}
+SMALL: dict[str, Any] = {"model": "llama-3-8b", "on": DEVICE, "gpus": 8, "tp": 2, "pp": 1, "micro_batch_size": 1}
 
 
 def _roofline() -> Lesson:
@@ -29,7 +30,7 @@ def _roofline() -> Lesson:
     heads, kv = int(model.num_attention_heads), int(model.num_key_value_heads)
     head = hidden // heads
     first = TOKENS[0]
-    asked = {
+    asked: dict[str, dict[str, str]] = {
         "QKV": {"gemm": f"{first},{hidden},{(heads + 2 * kv) * head}"}, "attention out": {"gemm": f"{first},{heads * head},{hidden}"},
         "MLP in": {"gemm": f"{first},{hidden},{2 * wide}"}, "MLP out": {"gemm": f"{first},{wide},{hidden}"},
         "norm": {"norm": f"{first},{hidden}"}, "SwiGLU": {"activation": f"swiglu,{first},{wide}"},
@@ -59,7 +60,7 @@ def _roofline() -> Lesson:
 
 def _six_nd() -> Lesson:
     """FLOP of a token against the length of the sequence."""
-    held = {**SMALL, "gpus": 64, "zero": 1, "recompute": "full", "global_batch_size": 64}
+    held: dict[str, Any] = {**SMALL, "gpus": 64, "zero": 1, "recompute": "full", "global_batch_size": 64}
     found = ironlaw.estimate(**held, seq_len=list(LENGTHS))
     answers = [found[at].to_dict() for at in range(found.rows)]
     return Lesson(
@@ -112,7 +113,7 @@ def _checkpointing() -> Lesson:
 
 def _parallelism() -> Lesson:
     """Memory and roofs at each degree of tensor parallelism."""
-    held = {"pp": 8, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none", "global_batch_size": 256}
+    held: dict[str, Any] = {"pp": 8, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none", "global_batch_size": 256}
     found = ironlaw.estimate(MODEL, on=DEVICE, gpus=128, tp=list(DEGREES), **held)
     answers = [found[at].to_dict() for at in range(found.rows)]
     asked = "&".join(f"{name}={value}" for name, value in held.items())
