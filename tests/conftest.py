@@ -70,6 +70,25 @@ def ask(capsys):
     return run
 
 
+@pytest.fixture
+def one_answer(monkeypatch):
+    """Questions that are asked again have the answer of the first time: for tests of the forms that one answer is printed in."""
+    from ironlaw.questions import answer
+
+    ask_anew = answer.answer_question
+
+    def ask_once(verb, options, catalog, cite=False):
+        key = (verb, repr(sorted(options.items())), catalog, cite)
+        if key not in _ANSWERED:
+            _ANSWERED[key] = ask_anew(verb, options, catalog, cite)
+        return _ANSWERED[key]
+
+    monkeypatch.setattr(answer, "answer_question", ask_once)
+
+
+_ANSWERED: dict[tuple[object, ...], object] = {}
+
+
 def cpu_seconds() -> float:
     """User and system time of this process and of its ended children."""
     return sum(os.times()[:4])

@@ -125,7 +125,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 FLOORS = (
     "documents", "placement", "slices", "wires", "pipeline", "layer", "network", "memory", "distance", "correction", "abilities", "support",
     "bind", "rules", "unequal_work", "update", "step", "timeline", "routing", "rates", "failures", "run", "planner", "cautions",
-    "evidence", "bands", "parameters", "layouts", "waterfall", "whole_counts", "term_data",
+    "waterfall", "group", "evidence", "bands", "parameters", "layouts", "whole_counts", "term_data",
     "again", "many_lengths", "as_data", "columns", "citations",
     "saved", "answer", "sizing", "near_counts", "offers", "left_open", "smaller", "measured",
     "held", "table", "__init__",

@@ -253,4 +253,4 @@ def test_an_interpolated_constant_names_its_neighbours() -> None:
     known = load.record("calibration", "h100-sxm").collective["all_reduce"]
     shown = explain(estimate, "all-reduce")
     assert f"{known.smaller['4'].bandwidth_fraction.text} among 4" in shown and f"{known.bandwidth_fraction.text} among 8" in shown
-    assert json.dumps(row_data(estimate, 0, explain=True))
+    assert json.dumps(row_data(*estimate.place_of(0), explain=True))

@@ -15,6 +15,7 @@ from ironlaw.cli.main import VERBS, command_of
 from ironlaw.question.options import OPTIONS
 from verbs import ACTIONS, QUESTIONS, example
 
+pytestmark = pytest.mark.usefixtures("one_answer")
 ASK = ("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64")
 PLAN = ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--fix", "cp=1")
 LEAVES = [(verb,) for verb in VERBS if verb not in ACTIONS] + [(verb, action) for verb, found in ACTIONS.items() for action in found]
@@ -32,7 +33,7 @@ def test_every_command_has_quiet_and_both_helps(ask, words):
     assert "--quiet" in short and "--help-all" in short
     assert len(whole) >= len(short)
     for param in leaf(words).params:
-        if isinstance(param, click.Option):
+        if isinstance(param, click.Option) and not param.hidden:
             assert param.opts[0] in short and param.opts[0] in whole
 
 

@@ -133,7 +133,7 @@ def test_a_path_gives_one_term(ask, path):
 
 def test_every_path_resolves():
     estimate = ironlaw.estimate(on="h100-sxm", **QUESTIONS["dense"])
-    data = row_data(estimate, 0)
+    data = row_data(*estimate.place_of(0))
     every = [node for tree in (data["step"]["tree"], data["memory"]["tree"]) for node in nodes(tree)]
     for node in every[::8]:
         (found,) = explained_data(estimate, node["path"])["explained"]

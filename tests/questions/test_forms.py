@@ -13,6 +13,7 @@ import pytest
 from ironlaw.cli.main import main
 from verbs import QUESTIONS, example, examples
 
+pytestmark = pytest.mark.usefixtures("one_answer")
 GEMM = ["roofline", "--gemm", "4096,4096,4096", "--on", "h100-sxm"]
 
 
@@ -106,6 +107,15 @@ def test_help_shows_the_examples(verb, ask):
     assert shown and [shlex.split(line) for line in shown] == examples(verb)
 
 
-@pytest.mark.parametrize("words", [words for verb in QUESTIONS for words in examples(verb)], ids=" ".join)
+LONG = ("compare --deadline", "elastic --lost", "sweep --capacity-factor")  # verb and option of examples that take seconds
+EXAMPLES = [
+    pytest.param(words, marks=pytest.mark.slow if any({*long.split()} <= {*words} for long in LONG) else (), id=" ".join(words))
+    for verb in QUESTIONS
+    for words in examples(verb)
+    if words != example(verb)  # which the forms above print
+]
+
+
+@pytest.mark.parametrize("words", EXAMPLES)
 def test_examples_of_the_help_are_answered(words, capsys):
     assert main(words) in (0, 1), capsys.readouterr().err

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-import ironlaw
 import paths
 from ironlaw import scaling
+from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import batches, flops
 from ironlaw.law import scaling as law
@@ -184,8 +183,11 @@ def test_a_wrong_question_is_refused_in_one_line(options, said):
 
 
 def command(*arguments):
-    env = {**os.environ, "PYTHONPATH": str(Path(ironlaw.__file__).parents[1])}
-    return subprocess.run([sys.executable, "-m", "ironlaw", "scaling", *arguments], capture_output=True, text=True, check=False, env=env)
+    """The command in this process: its status and what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["scaling", *arguments])
+    return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
 
 
 def test_the_page():

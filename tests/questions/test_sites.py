@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +14,7 @@ import ironlaw
 import paths
 from ironlaw import sites
 from ironlaw.catalog import audit, load
+from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
 from ironlaw.law import collectives, wide_area
 from ironlaw.questions.sites.options import read_places
@@ -302,8 +302,11 @@ def test_a_site_of_the_catalogue_without_power_is_refused(tmp_path):
 
 
 def command(*arguments):
-    env = {**os.environ, "PYTHONPATH": str(Path(ironlaw.__file__).parents[1])}
-    return subprocess.run([sys.executable, "-m", "ironlaw", "sites", *arguments], capture_output=True, text=True, check=False, env=env)
+    """The command in this process: its status and what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["sites", *arguments])
+    return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
 
 
 FLAGS = ["llama-3-8b", "--sites", "jean-zay,el-capitan", "--on", "h100-sxm", "--gpus", "128", "--wan-bandwidth", "10GB/s", "--tokens", "1T"]

@@ -24,7 +24,7 @@ def test_a_front_has_the_bands_of_its_estimates(found):
     choices = [choice for choice, _ in result.pareto()]
     for choice, entry in list(zip(choices, data["pareto"], strict=True))[:5]:
         ((estimate, row),) = result.explained([choice])
-        whole = row_data(estimate, row)
+        whole = row_data(*estimate.place_of(row))
         assert entry["band"] == pytest.approx(whole["step"]["band"]) and entry["bound"] == whole["bound"]["by"]
         low, high, coverage = entry["bands"]["time"]
         assert low < entry["objectives"]["time"] < high and coverage == whole["step"]["band"][2]

@@ -257,7 +257,7 @@ def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
         return {}
     from ironlaw.estimate.columns import estimate_row
 
-    return estimate_row(estimate, index)
+    return estimate_row(*estimate.place_of(index))
 
 
 _GPUS = OPTIONS["gpus"].replace(says="total accelerators: N, a list, or LO..HI, which doubles; a row for each", metavar="N|A,B|LO..HI")

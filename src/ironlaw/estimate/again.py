@@ -22,7 +22,7 @@ from ironlaw.question.readers import duration
 from ironlaw.question.words import PerParameter
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
 
 _AXES = (
     "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "sp", "zero", "micro_batch_size", "global_batch_size",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.sourced import READING, Reading, watch_sources
-from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.cluster import Cluster
 from ironlaw.errors import UnknownNameError
 from ironlaw.estimate import rules as rule_module
 from ironlaw.estimate.bind.batch import assume_batch
@@ -20,81 +17,21 @@ from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.question import Bound, bind_question, note_framework, with_batch
 from ironlaw.estimate.cautions import cautions, remedy_lines, seldom_lines
 from ironlaw.estimate.distance import positions
-from ironlaw.estimate.memory.errors import likely_to_fit, margin_of
-from ironlaw.estimate.memory.total import Memory, memory
-from ironlaw.estimate.planner.choose import Faster
+from ironlaw.estimate.group import Group
+from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.planner.place import Placed, place
-from ironlaw.estimate.planner.remedies import Remedies
 from ironlaw.estimate.rates import below_peak, throughput
-from ironlaw.estimate.step import Step, step
-from ironlaw.estimate.waterfall import waterfall
+from ironlaw.estimate.step import step
 from ironlaw.frozen import Frozen
-from ironlaw.job import Job
-from ironlaw.plan import Plan
 from ironlaw.question.asked import Asked, asked_of, require
-from ironlaw.question.assumptions import Assumptions, assume
+from ironlaw.question.assumptions import assume
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
 from ironlaw.shown import Columns, Shown
-from ironlaw.terms import BOUNDS, Term, scalar, shares, total
+from ironlaw.terms import Term, scalar, total
 
 if TYPE_CHECKING:
     from ironlaw.catalog.citations import Citations
-    from ironlaw.estimate.correction import Level
-    from ironlaw.estimate.run import Run
-
-
-class Group(Frozen):
-    """The rows of a question that share a job, evaluated as one batch."""
-
-    index: Any  # positions of these rows in the question
-    job: Job
-    cluster: Cluster
-    plan: Plan
-    recompute: tuple[str, ...]
-    chosen: tuple[tuple[str, ...], ...]
-    variant: Mapping[str, Any]  # options that were chosen for the job
-    tight: tuple[bool, ...]  # no plan keeps the margin of memory free, so one was chosen that does not
-    remedies: tuple[Remedies, ...]  # batches and numbers of accelerators that are much faster
-    faster: tuple[Faster | None, ...]  # the fastest plan, where another was preferred for its evidence
-    rules: Mapping[str, Any]
-    memory: Memory
-    step: Step
-    throughput: Mapping[str, Term]
-    assumptions: Assumptions
-    run: Run | None = None
-    warnings: tuple[Caution, ...] = ()
-    folders: tuple[str, ...] = ()
-    level: Level | None = None  # what own runs say of these rows
-    asked: Asked | None = None
-
-    @cached_property
-    def shares(self) -> Mapping[str, Any]:
-        """Exclusive parts of the step by roof; they sum to 1."""
-        booked = shares(self.step.tree)
-        return {name: booked[name] / self.step.tree.value for name in BOUNDS}
-
-    @cached_property
-    def waterfall(self) -> Mapping[str, Any]:
-        """Losses from the peak down to the MFU, and the MFU: shares of the step that add up to 1."""
-        mfu = self.throughput["mfu"].value
-        peak = self.cluster.accelerator.peak[self.job.precision.peak].value
-        return {**waterfall(self.step.tree, self.shares, peak, mfu), "mfu": mfu}
-
-    @property
-    def margin(self) -> float:
-        """The share of device memory that a plan must leave free to be called best."""
-        return margin_of(self.cluster, self.job.framework.name, self.folders)
-
-    @cached_property
-    def likely(self) -> Term | None:
-        """How likely each row fits its device, by the errors of published runs."""
-        return likely_to_fit(self.memory, self.cluster, self.job.framework.name, self.folders)
-
-    @cached_property
-    def legal(self) -> Any:
-        """True where every rule but ``fits`` holds."""
-        return rule_module.legal(dict(self.rules))
 
 
 class Estimate(Shown, Columns, Frozen):
@@ -138,9 +75,9 @@ class Estimate(Shown, Columns, Frozen):
 
     def to_columns(self) -> dict[str, list[Any]]:
         """The table of the answer by column: question, plan, memory, step, rates, run; None where a row has no value."""
-        from ironlaw.estimate.columns import estimate_columns
+        from ironlaw.estimate.columns import rows_by_column
 
-        return estimate_columns(self)
+        return rows_by_column(self.place_of(index) for index in range(self.rows))
 
     def column_units(self) -> dict[str, str]:
         """The unit of every column; "" for texts and pure numbers."""
@@ -197,7 +134,7 @@ class Estimate(Shown, Columns, Frozen):
         """One row as the JSON object of the contract; ``explain`` adds formula, inputs and sources to every node."""
         from ironlaw.estimate.as_data import row_data
 
-        return row_data(self, index, explain)
+        return row_data(*self.place_of(index), explain)
 
     def timeline(self, index: int = 0) -> dict[str, Any] | None:
         """The passes of one step of a row: seconds of every stage and chunk of its pipeline, and when each pass runs."""
@@ -234,7 +171,7 @@ class Estimate(Shown, Columns, Frozen):
             again = evaluate_plans(group, rows, self.folders)
             alone = Estimate((again,), len(rows), self.folders, self.asked)
             for at in range(len(rows)):
-                row_data(alone, at)
+                row_data(*alone.place_of(at))
             terms += trees_of(again)
         return terms
 

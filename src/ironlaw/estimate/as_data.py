@@ -29,7 +29,7 @@ from ironlaw.terms import Term
 if TYPE_CHECKING:
     from ironlaw.catalog.records import Calibration, Node
     from ironlaw.cluster import Cluster
-    from ironlaw.estimate.answer import Estimate, Group
+    from ironlaw.estimate.group import Group
 
 _PLAN_INTEGERS = (
     "gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "dp", "zero", "micro_batch_size", "global_batch_size",
@@ -80,8 +80,8 @@ def common_keys(
     }
 
 
-def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str, Any]:
-    """One row of an estimate as the object of its JSON."""
+def row_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
+    """One row of a group as the object of its JSON."""
     from ironlaw.estimate.again import asked_data, records_data
     from ironlaw.estimate.bands import band_data, nearest_runs, step_band
     from ironlaw.estimate.many_lengths import documents_data
@@ -89,13 +89,12 @@ def row_data(estimate: Estimate, index: int, explain: bool = False) -> dict[str,
     from ironlaw.estimate.routing import routing_data
     from ironlaw.estimate.support import ceiling_data, support_data
 
-    group, at = estimate.place_of(index)
     origins = origins_of(group) if explain else None
     routing = None if not number(group.legal, at) else routing_data(group, at)
     step = number(group.step.tree.value, at) if number(group.legal, at) else None
     layouts = published_layouts(group, at)
     return whole_counts({
-        **common_keys(assumptions(group, at), warnings(group, at), estimate.folders, group.cluster.calibration),
+        **common_keys(assumptions(group, at), warnings(group, at), group.folders, group.cluster.calibration),
         "headline": writer().headline(group, at, layouts),
         "step": {
             "seconds": step,

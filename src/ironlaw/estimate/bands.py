@@ -24,7 +24,7 @@ from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.planner.remedies import Other, Remedies
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
 
 SCALE = 256.0  # accelerators beyond which stragglers, fabrics and unpublished settings widen the errors
 LAUNCH_BOUND = 0.1  # share of the step lost to dispatch from which a run counts as launch-bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.estimate.as_data import bound_data, plan_data, run_data
@@ -9,7 +10,7 @@ from ironlaw.estimate.bands import step_band
 from ironlaw.estimate.term_data import number
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.group import Group
 
 _PLAN = (
     "model", "accelerator", "gpus", "node", "framework", "precision", "global_batch_size", "micro_batch_size", "seq_len", "tp", "pp",
@@ -24,9 +25,8 @@ UNITS = {
 }  # fmt: skip
 
 
-def estimate_row(estimate: Estimate, index: int) -> dict[str, Any]:
-    """One row of an estimate as the cells of a table; None for what has no value. The run's cells are there where tokens were given."""
-    group, at = estimate.place_of(index)
+def estimate_row(group: Group, at: int) -> dict[str, Any]:
+    """One row of a group as the cells of a table; None for what has no value. The run's cells are there where tokens were given."""
     plan, legal = plan_data(group, at), bool(number(group.legal, at))
     step = number(group.step.tree.value, at) if legal else None
     low, high, *_ = (None if step is None else step_band(group, at, step)) or (None, None)
@@ -46,8 +46,8 @@ def estimate_row(estimate: Estimate, index: int) -> dict[str, Any]:
     }
 
 
-def estimate_columns(estimate: Estimate) -> dict[str, list[Any]]:
-    """The cells of all rows by column."""
-    rows = [estimate_row(estimate, index) for index in range(estimate.rows)]
+def rows_by_column(places: Iterable[tuple[Group, int]]) -> dict[str, list[Any]]:
+    """The cells of rows, each a place in a group, by column."""
+    rows = [estimate_row(group, at) for group, at in places]
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}

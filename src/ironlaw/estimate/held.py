@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import as_option, asked_data
-from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bands import gain_slope, likely_ratio
 from ironlaw.estimate.bind.batch import fine_tuned_each
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.saved import Saved, read_answer
 from ironlaw.estimate.term_data import number

@@ -17,7 +17,7 @@ from ironlaw.law import flops, lengths
 from ironlaw.terms import Term, fold, leaf, scalar
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
 
 PASSES = 3.0  # forward, and twice as much backward, as model FLOPs count attention
 

@@ -13,9 +13,10 @@ from typing import Any
 from ironlaw import units
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Group, estimate
+from ironlaw.estimate.answer import estimate
 from ironlaw.estimate.as_data import waterfall_data
 from ironlaw.estimate.bands import step_band
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.rates import utilisation
 from ironlaw.estimate.term_data import number
 from ironlaw.estimate.waterfall import LOSSES

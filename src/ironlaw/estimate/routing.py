@@ -13,7 +13,7 @@ from ironlaw.estimate.step import step
 from ironlaw.law import experts
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
     from ironlaw.job import Job
     from ironlaw.plan import Plan
 

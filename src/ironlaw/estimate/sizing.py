@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Accelerator
-from ironlaw.estimate.answer import Estimate, Group
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.law.flops import per_token
 from ironlaw.progress import Count, counted

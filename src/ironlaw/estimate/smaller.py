@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.catalog.records import Node
-from ironlaw.estimate.answer import Group, answer_asked, evaluate
+from ironlaw.estimate.answer import answer_asked, evaluate
 from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.placement import slices_of, tray_of
 from ironlaw.estimate.planner.best import UNFIT
 from ironlaw.estimate.planner.choose import Bounds, Choice, search_row

@@ -26,7 +26,7 @@ from ironlaw.question.defaults import OFFLOADS, OVERLAPS, SCHEDULE
 
 if TYPE_CHECKING:
     from ironlaw.catalog.model import Model
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
 
 VALUES, CEILINGS = SHIPPED / "bands" / "support.csv", SHIPPED / "bands" / "ceilings.csv"
 NEAR = 1.5  # a degree within this factor of one that ran is measured

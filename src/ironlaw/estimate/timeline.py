@@ -17,7 +17,7 @@ from ironlaw.job import Job
 from ironlaw.plan import Plan
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
 
 
 def timeline(job: Job, cluster: Cluster, plan: Plan) -> Timeline:

@@ -10,7 +10,7 @@ from ironlaw.estimate.many_lengths import documents_data
 from ironlaw.terms import scalar
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Group
+    from ironlaw.estimate.group import Group
     from ironlaw.report.terminal import Ink
 
 WAYS = {  # of packing, in words

@@ -54,7 +54,8 @@ from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term, scalar
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate, Group
+    from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.group import Group
     from ironlaw.estimate.held import Held
     from ironlaw.estimate.left_open import Settings
     from ironlaw.estimate.offers import Offer

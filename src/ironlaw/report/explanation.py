@@ -21,7 +21,8 @@ from ironlaw.report.nearest import band_table
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate, Group
+    from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.group import Group
 
 NAMES = "list"  # in place of a term: the names of all terms
 LISTED = f"--explain {NAMES} prints all"
@@ -54,7 +55,7 @@ def explained_data(estimate: Estimate, term: str, index: int = 0) -> dict[str, A
     found, tables = _found(estimate, term, index)
     found += _flop_terms(group) if "6nd" in tables else []
     origins, trees = origins_of(group), [tree for tree, _ in found]
-    whole = row_data(estimate, index)
+    whole = row_data(*estimate.place_of(index))
     return {
         **{key: whole[key] for key in COMMON},
         **{key: whole[key] for table in tables for key in KEYS_OF.get(table, ())},

@@ -11,8 +11,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import UnsupportedError, plain_text
-from ironlaw.estimate.answer import Estimate, Group
-from ironlaw.estimate.columns import estimate_columns
+from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.group import Group
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown, cell, is_text, table_lines
 from ironlaw.report.estimate import headline as estimate_headline
@@ -113,7 +113,7 @@ def html(answer: Any) -> str:
 
         return card("estimate", answer.to_dict()) if isinstance(answer, Estimate) else card("plan", data(answer, False))
     if isinstance(answer, Estimate):
-        columns = estimate_columns(answer)
+        columns = answer.to_columns()
         rows = [{name: values[i] for name, values in columns.items()} for i in range(min(answer.rows, ROWS))]
         shown = tuple(c for c in _COLUMNS if any(row.get(c.key) is not None for row in rows))
         lines = _estimate_lines(answer)

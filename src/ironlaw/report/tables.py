@@ -23,7 +23,7 @@ _UNITS = (("_seconds", "s"), ("seconds", "s"), ("_bytes", "B"), ("bytes", "B"), 
 def estimate_answer(estimate: Estimate, every_column: bool = True) -> Answer:
     """An estimate as tables: its rows; of a single row also the parts of the step and of the memory."""
     rows = range(estimate.rows)
-    table = rows_table("estimates", "Estimates", [estimate_row(estimate, i) for i in rows])
+    table = rows_table("estimates", "Estimates", [estimate_row(*estimate.place_of(i)) for i in rows])
     tables = [table if every_column else replace(table, columns=filled_columns(table.columns, table.rows))]
     group, at = estimate.place_of(0)
     ink = Ink(False)

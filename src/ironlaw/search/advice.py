@@ -11,7 +11,8 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import Estimate, Group, answer_asked
+from ironlaw.estimate.answer import Estimate, answer_asked
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.step import step
 from ironlaw.job import Job
 from ironlaw.question.asked import with_options

@@ -15,8 +15,9 @@ import numpy as np
 
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Group, estimate
+from ironlaw.estimate.answer import estimate
 from ironlaw.estimate.bands import gain_slope, likely_ratio
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.support import model_kind, stack_kind
 from ironlaw.terms import scalar
 from ironlaw.validate.plans import Pair, pairs_of, slope

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.answer import Group
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.pipeline.bubbles import Loads, both_directions
 from ironlaw.estimate.pipeline.hand_overs import WARM_UP_AND_FLUSH
 from ironlaw.estimate.pipeline.schedules import SCHEDULES, Schedule

@@ -17,8 +17,9 @@ import numpy as np
 
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Estimate, Group, answer, estimate
+from ironlaw.estimate.answer import Estimate, answer, estimate
 from ironlaw.estimate.as_data import plan_data
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.planner.published import without_runs
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.support import ceiling_data, support_data

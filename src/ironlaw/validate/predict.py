@@ -17,8 +17,9 @@ from ironlaw.catalog.records import Systems
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
 from ironlaw.estimate import rules
-from ironlaw.estimate.answer import Estimate, Group
+from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.bands import kind_of
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.step import step
 from ironlaw.estimate.table import answer_many
 from ironlaw.job import Job

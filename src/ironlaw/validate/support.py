@@ -13,7 +13,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
-from ironlaw.estimate.answer import Group
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.support import (
     CEILINGS,
     DEGREES,

@@ -9,13 +9,14 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.estimate import sizing
-from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.as_data import bound_data, memory_data, run_data
 from ironlaw.estimate.as_data import warnings as row_warnings
 from ironlaw.estimate.bands import banded, widened
 from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.failures import saved_by
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.near_counts import nearest_counts
 from ironlaw.estimate.offers import offers
 from ironlaw.estimate.rules import broken

@@ -77,7 +77,6 @@ def columns_of(columns: tuple[Column, ...], rows: Sequence[dict[str, Any]]) -> t
 
 
 _OF_NETWORK = {"network_power", "network", "oversubscription", "power_limit"}  # options that ask for switches and cables
-_NETWORK_TITLE = "Switches and cables between nodes"
 _STORAGE_TITLE = "Storage of checkpoints; the rate needed is that at which writing them takes 1% of the time"
 _ALWAYS = ("accelerator", "gpus", "tokens_per_second", "mfu", "bound", "answer")
 _NAME, _FRAMEWORK, _GPUS = Column("accelerator", "accelerator"), Column("framework", "framework"), Column("gpus", "GPUs", "1")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
-from ironlaw.estimate.answer import Group
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.placement import slices_of
 from ironlaw.estimate.smaller import Used
 from ironlaw.law import cost

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from ironlaw.errors import InputError, IronlawError, QuestionError
-from ironlaw.estimate.answer import Group, answer
+from ironlaw.estimate.answer import answer
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.money import price_if_known
 from ironlaw.estimate.bind.question import bind_question, with_batch
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.counts import active_parameters
 from ironlaw.estimate.placement import slices_of
 from ironlaw.estimate.smaller import Counts, Used

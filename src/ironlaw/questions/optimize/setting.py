@@ -9,8 +9,9 @@ from typing import Any
 
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.money import Money
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.rules import broken
 from ironlaw.estimate.run import power_of
 from ironlaw.law import cost, dataloading, energy

@@ -15,8 +15,9 @@ from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate import wires
-from ironlaw.estimate.answer import Estimate, Group
+from ironlaw.estimate.answer import Estimate
 from ironlaw.estimate.answer import answer as estimate_of
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.passes import PASSES
 from ironlaw.estimate.measured import MeasuredRun, measured_run
 from ironlaw.estimate.step import MICRO_BATCHES

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ironlaw.estimate import wires
-from ironlaw.estimate.answer import Group
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.sizes import Shapes

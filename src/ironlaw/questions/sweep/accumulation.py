@@ -9,8 +9,9 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.errors import QuestionError, UnitError, UnknownNameError
-from ironlaw.estimate.answer import Estimate, Group, answer
+from ironlaw.estimate.answer import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.near_counts import no_such_plan, why_impossible
 from ironlaw.estimate.step import MICRO_BATCHES

@@ -11,7 +11,8 @@ from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Group, answer
+from ironlaw.estimate.answer import answer
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import hidden_state
 from ironlaw.estimate.memory.total import Layers

@@ -12,9 +12,10 @@ from ironlaw.catalog.abilities import has
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import QuestionError, UnsupportedError
 from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Group, answer
+from ironlaw.estimate.answer import answer
 from ironlaw.estimate.as_data import bound_data
 from ironlaw.estimate.bind.cluster import bind_precision, can_run, find_precision
+from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.casts import CAST
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import operator_of
