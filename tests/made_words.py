@@ -136,13 +136,26 @@ NONSENSE = (
     "all",
     "8..2",
 )
-FILES = ("shapes", "correction", "patterns", "kernel_names", "against_file", "rows", "held", "csv_file", "parquet_file", "store", "label")
+FILES = (
+    "html",
+    "shapes",
+    "correction",
+    "patterns",
+    "kernel_names",
+    "against_file",
+    "rows",
+    "held",
+    "csv_file",
+    "parquet_file",
+    "store",
+    "label",
+)
 QUIET = ("as_json", "how", "short", "quiet", "help_all", "catalog", "explain", "describe_space", "redact", "keep")
 
 
 def options_of(verb: str) -> dict[str, str]:
     """The options of a verb that have a value, with their metavar."""
-    found = {p.name: p.metavar or "N" for p in command_of(verb).params if hasattr(p, "is_flag") and not p.is_flag}
+    found = {p.name: p.metavar or "N" for p in command_of(verb).params if hasattr(p, "is_flag") and not p.is_flag and not p.hidden}
     return {name: metavar for name, metavar in found.items() if name not in (*FILES, *QUIET, "model")}
 
 

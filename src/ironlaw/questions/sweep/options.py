@@ -93,5 +93,5 @@ EXAMPLES = """\
   ironlaw sweep llama-3-8b --on h100-sxm --gpus 64 --tokens 1T --power-cap 300,400,500,600,700
   ironlaw sweep gpt2-xl --on v100-sxm-32gb --gpus 8 --tokens 10B --micro-batch-size 1 --tp 1 --pp 1 --accumulate 1,2,4,8,16
   ironlaw sweep qwen-3-30b-a3b --on h100-sxm --gpus 64 --tokens 1T --capacity-factor 0,1,1.25,2 --expert-load aux-loss
-  ironlaw sweep llama-3-70b --on h100-sxm --gpus 1000 --tokens 20T --global-batch-tokens 1M --sites 10 --wan-bandwidth 1GB/s
+  ironlaw sweep llama-3-70b --on h100-sxm --gpus 1024 --tokens 20T --global-batch-tokens 4Mi --sites 2 --wan-bandwidth 10GB/s
 """
