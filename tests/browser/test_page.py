@@ -299,3 +299,57 @@ def test_a_lesson_fits_a_phone_and_bars_nobody(open_page, topic):
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run()")["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical", "moderate")] == []
+
+
+def test_keys_open_sheets_copy_the_question_and_pin_an_answer(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    page.keyboard.press("?")
+    assert "previous and next gap" in page.inner_text("dialog.sheet[open]")
+    page.keyboard.press("Escape")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.keyboard.press("c")
+    page.click("dialog.sheet[open] button >> text=TOML")
+    page.wait_for_selector("dialog.sheet[open] button >> text=Copied")
+    assert 'model = "llama-3-8b"' in page.evaluate("navigator.clipboard.readText()")
+    page.keyboard.press("Escape")
+    page.keyboard.press("p")
+    page.wait_for_url("**versus=**")
+    page.fill("#q-gpus", "16")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".delta.good")
+    assert "gpus 8" in plain(page.inner_text(".pin")) and page.locator(".meter .before").first.is_visible()
+    page.keyboard.press("Tab")
+    page.locator("#answer").focus()
+    page.keyboard.press("7")
+    page.wait_for_url("**/catalog")
+
+
+STEPPED = """() => {
+  const slider = document.querySelector(".slider[data-name=gpus]");
+  slider.value = (Number(slider.value) + 1) % (Number(slider.max) + 1);
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+  return document.querySelector(".first-screen .delta.good");
+}"""
+
+
+def test_a_slider_shows_what_was(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    with page.expect_response("**/column?**"):
+        page.locator(".slider[data-name=gpus]").focus()
+    page.wait_for_function(STEPPED, polling=100, timeout=15_000)
+    seen = plain(page.inner_text(".first-screen .delta.good >> nth=0"))
+    assert seen.endswith(" %") and seen.startswith("\u2212") and page.locator(".first-screen .track .before").count() > 1
+
+
+def test_gaps_of_a_timeline_are_visited_by_keys(open_page):
+    page = open_page("/diagnose")
+    page.set_input_files("#drop-files", TRACE)
+    page.wait_for_url("**/diagnose?files=**")
+    page.locator("#answer").focus()
+    page.keyboard.press("]")
+    assert "after" in page.inner_text("#gap-said") and page.locator(".gap.now").count() == 1
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    assert page.evaluate("(lanes => lanes.scrollWidth > 3 * lanes.clientWidth)(document.querySelector('.lanes'))")
+    page.keyboard.press("f")
+    assert page.evaluate("(lanes => lanes.scrollWidth === lanes.clientWidth)(document.querySelector('.lanes'))")

@@ -355,7 +355,8 @@ def used_block(answer: Answer) -> Node:
     rows += list(users.items())
     drawn = [li[span[title], span(".to")[_joined(links)]] for title, links in rows]
     own = p(".note")["Your own value: put a record of the same name into a folder and give --catalog DIR. It overrides this one."]
-    return block("Uses and used by", drawn and ul(".pairs")[drawn], own, aside=None if answer["used_by"] else "no record names this one")
+    alone = None if answer["used_by"] else "no record names this one"
+    return block("Uses and used by", drawn and ul(".pairs")[drawn], own, aside=alone)
 
 
 def _to(kind: str, name: str) -> Element:

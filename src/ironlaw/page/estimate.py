@@ -8,7 +8,7 @@ from typing import Any
 from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
 
 from ironlaw.page.figure import Draws, no_figure
-from ironlaw.page.parts import Branch, Cell, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
+from ironlaw.page.parts import Branch, Cell, Ghost, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
 from ironlaw.page.words import FIXED, as_sentence, change, days, energy_of, figure, interval, is_doubtful, large, quantity, share, whole
 
 Answer = Mapping[str, Any]
@@ -78,12 +78,12 @@ def refused(answer: Answer, broken: Answer) -> View:
     return View(f"{answer['plan']['model']} on {answer['plan']['accelerator']}", "There is no such plan.", further, content, None)
 
 
-def sections(answer: Answer, draws: Draws = no_figure) -> Element:
-    """All that stands below the verdict."""
+def sections(answer: Answer, draws: Draws = no_figure, before: Answer | None = None) -> Element:
+    """All that stands below the verdict; ``before``: an answer that this one is compared with."""
     return div(".view")[
-        memory_block(answer),
+        memory_block(answer, before),
         remedies_block(answer),
-        values_block(answer),
+        values_block(answer, before),
         roofs_block(answer),
         div(".columns")[step_block(answer), memory_tree_block(answer)],
         draws("waterfall", answer),
@@ -99,8 +99,8 @@ def first_screen(answer: Answer) -> list[Node]:
     return [memory_block(answer), values_block(answer), roofs_block(answer)]
 
 
-def memory_block(answer: Answer) -> Element:
-    """The memory of the fullest accelerator against its limit."""
+def memory_block(answer: Answer, before: Answer | None = None) -> Element:
+    """The memory of the fullest accelerator against its limit; a tick where it was ``before``."""
     memory = answer["memory"]
     limit, device = memory["capacity_bytes"], memory["device"]
     sizes = dict.fromkeys(MEMORY, 0.0)
@@ -127,6 +127,7 @@ def memory_block(answer: Answer) -> Element:
             memory.get("margin", 0.0) * limit,
             (band[0], device, band[1], words) if band else None,
             _ticks(most),
+            min(before["memory"]["device"], most) if before else None,
         ),
         aside=aside,
     )
@@ -183,13 +184,32 @@ def _ticks(most: float) -> list[tuple[float, str]]:
     return [(mark * unit, f"{mark:g}{FIXED}{name}" if mark == marks[-1] else f"{mark:g}") for mark in marks]
 
 
-def values_block(answer: Answer) -> Element:
-    """Step, run, money and energy, each with its band."""
+def values_block(answer: Answer, before: Answer | None = None) -> Element:
+    """Step, run, money and energy, each with its band; where each was ``before``, and the change in percent."""
     step, run = answer["step"], answer["run"]
     band = step.get("band")
     around = (band[0], step["seconds"], band[1]) if band else None
-    cells = [value("One step", figure(step["seconds"], "s"), around, _ends(band, "s"), "step")]
-    return div(".values")[cells, run and _run_values(run, answer)]
+    cells = [value("One step", figure(step["seconds"], "s"), around, _ends(band, "s"), "step", before=_step_before(answer, before))]
+    return div(".values")[cells, run and _run_values(run, answer, (before or {}).get("run"))]
+
+
+def _step_before(answer: Answer, before: Answer | None) -> Ghost | None:
+    """How the step was: with another batch its change says nothing, and the batch's is named."""
+    if before is None or not before["step"]["seconds"] or not answer["step"]["seconds"]:
+        return None
+    old = before["step"]["seconds"]
+    tokens = [float(one["plan"]["global_batch_size"]) * float(one["plan"]["seq_len"]) for one in (answer, before)]
+    if tokens[0] != tokens[1]:
+        return Ghost(old, f"batch{FIXED}\u00d7{FIXED}{tokens[0] / tokens[1]:.3g}")
+    return _cost_before(answer["step"]["seconds"], old)
+
+
+def _cost_before(now: float, old: float | None) -> Ghost | None:
+    """What something cost: less is better."""
+    if not old:
+        return None
+    moved = now / old - 1.0
+    return Ghost(old, change(moved), "good" if moved < -5e-4 else "bad" if moved > 5e-4 else "")
 
 
 def _ends(band: Sequence[float] | None, unit: str) -> str:
@@ -197,8 +217,8 @@ def _ends(band: Sequence[float] | None, unit: str) -> str:
     return interval(quantity(band[0], unit), quantity(band[1], unit)) if band else "no published run like this was scored"
 
 
-def _run_values(run: Answer, answer: Answer) -> list[Element]:
-    """Days, money and energy of the run, with failures where they are counted."""
+def _run_values(run: Answer, answer: Answer, before: Answer | None) -> list[Element]:
+    """Days, money and energy of the run, with failures where they are counted; and what they were ``before``."""
     failing = run.get("days_with_failures") is not None
     suffix = "_with_failures" if failing else ""
     assumed = {one["name"]: str(one["value"]) for one in answer["assumptions"]}
@@ -207,23 +227,26 @@ def _run_values(run: Answer, answer: Answer) -> list[Element]:
         band = (run.get("bands") or {}).get(name + suffix)
         return (band[0], run[name + suffix], band[1]) if band else None
 
+    def ghost(name: str) -> Ghost | None:
+        return _cost_before(run[name + suffix], (before or {}).get(name + suffix))
+
     cells = []
     if run.get(f"days{suffix}") is not None:
         band = banded("days")
         words = interval(str(days(band[0])), str(days(band[2]))) if band else ""
         title = "The run, with failures" if failing else "The run, no failures"
-        cells.append(value(title, days(run[f"days{suffix}"]), band, words, "run"))
+        cells.append(value(title, days(run[f"days{suffix}"]), band, words, "run", before=ghost("days")))
     if run.get(f"usd{suffix}") is not None:
         band = banded("usd")
         ends = interval(str(large(band[0], "USD")), str(large(band[2], "USD"))) if band else ""
         price = f" at {assumed['price'].split(' (')[0]}" if "price" in assumed else ""
-        cells.append(value("Money", large(run[f"usd{suffix}"], "USD"), band, f"{ends}{price}", "cost"))
+        cells.append(value("Money", large(run[f"usd{suffix}"], "USD"), band, f"{ends}{price}", "cost", before=ghost("usd")))
     if run.get(f"kwh{suffix}") is not None:
         band, carbon = banded("kwh"), run.get(f"kg_co2e{suffix}")
         ends = interval(str(energy_of(band[0])), str(energy_of(band[2]))) if band else ""
         emitted = f"; {quantity(carbon, 'kg')} CO\u2082e" if carbon is not None else ""
         grid = f", {assumed['grid'].split(':')[0]}" if "grid" in assumed else ""
-        cells.append(value("Energy", energy_of(run[f"kwh{suffix}"]), band, f"{ends}{emitted}{grid}", "energy"))
+        cells.append(value("Energy", energy_of(run[f"kwh{suffix}"]), band, f"{ends}{emitted}{grid}", "energy", before=ghost("kwh")))
     return cells
 
 

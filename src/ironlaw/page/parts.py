@@ -50,6 +50,7 @@ def meter(
     margin: float = 0.0,
     band: tuple[float, float, float, str] | None = None,
     ticks: Sequence[tuple[float, str]] = (),
+    before: float | None = None,
 ) -> Element:
     """A bar of segments from 0 to ``most``, against a limit.
 
@@ -61,6 +62,7 @@ def meter(
         margin: what is kept free below the limit
         band: low end, middle, high end, and the band in words
         ticks: values of the axis, and their labels
+        before: how long the bar of the answer was that this one is compared with
     """
     drawn, start = [], 0.0
     for one in segments:
@@ -80,6 +82,7 @@ def meter(
         div(".bar")[
             limit is not None and margin > 0.0 and div(".segment.margin", style=_at((limit[0] - margin) / most, margin / most)),
             drawn,
+            before is not None and div(".before", style=_at(before / most), title="before"),
             limit is not None and over and div(".beyond", style=_at(limit[0] / most, (start - limit[0]) / most)),
         ],
         band is not None and _whisker(band, most),
@@ -101,25 +104,43 @@ def _whisker(band: tuple[float, float, float, str], most: float) -> Element:
     ]
 
 
+class Ghost(NamedTuple):
+    """What a value was in the answer that this one is compared with: the value, the change in words, and whether it is better or worse."""
+
+    value: float
+    says: str
+    kind: str = ""  # "good", "bad", or neither
+
+
 def value(
-    label: str, shown: Figure, band: tuple[float, float, float] | None, words: Node, explains: str = "", without: str = "no band"
+    label: str,
+    shown: Figure,
+    band: tuple[float, float, float] | None,
+    words: Node,
+    explains: str = "",
+    without: str = "no band",
+    before: Ghost | None = None,
 ) -> Element:
-    """A number with its band: a track with the band and the middle; a dashed track where there is no band."""
+    """A number with its band: a track with the band and the middle; a dashed track where there is no band; a grey tick where it was."""
     return div(".value")[
         div(".label")[label],
-        div(".big", data_explain=explains or None)[strong[shown.number], " ", span(".unit")[shown.unit]],
-        track(band) if band else div(".track.none", title=without)[span(".dot")],
+        div(".big", data_explain=explains or None)[
+            strong[shown.number], " ", span(".unit")[shown.unit], before and span(class_=["delta", before.kind])[before.says]
+        ],
+        track(band, before.value if before else None) if band else div(".track.none", title=without)[span(".dot")],
         div(".words")[words if band else [without, "; ", words]],
     ]
 
 
-def track(band: tuple[float, float, float]) -> Element:
-    """Low end, middle and high end of a band, on a track that is twice as wide as the band's longer side each way."""
+def track(band: tuple[float, float, float], before: float | None = None) -> Element:
+    """Low end, middle and high end of a band, on a track that is twice as wide as the band's longer side each way; a tick ``before``."""
     low, middle, high = band
     reach = 2.0 * max(middle - low, high - middle) or 1.0
     start, width = middle - reach, 2.0 * reach
     return div(".track")[
-        span(".range", style=_at((low - start) / width, (high - low) / width)), span(".middle", style=_at((middle - start) / width))
+        span(".range", style=_at((low - start) / width, (high - low) / width)),
+        before is not None and span(".before", style=_at((before - start) / width), title="before"),
+        span(".middle", style=_at((middle - start) / width)),
     ]
 
 

@@ -33,7 +33,7 @@ def timeline(files: Sequence[Answer]) -> Node:
     left_out = len(lanes) - MOST_LANES + (first.get("lanes_left_out", 0) if single else 0)
     return div(".timeline")[
         div(".lanes", tabindex="0", role="group", aria_label=_says(traces, wall))[
-            div(".wide")[
+            div(".stretch")[
                 _marks(first, wall) if single else None, (_lane(file, lane, wall, single) for file, lane in lanes[:MOST_LANES]), _axis(wall)
             ]
         ],

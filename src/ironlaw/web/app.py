@@ -20,7 +20,7 @@ from starlette.routing import Route
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_bytes, read_shipped
-from ironlaw.web import draw, drop, entry, events, uploads, work
+from ironlaw.web import address, draw, drop, entry, events, uploads, work
 from ironlaw.web.work import Reply
 
 VERBS = work.VERBS
@@ -40,6 +40,7 @@ STATIC = {  # a name, its file in the package, its type
     "jetbrains-mono.woff2": ("web/static/fonts/jetbrains-mono.woff2", "font/woff2"),
     "learn.js": ("web/static/learn.js", "text/javascript"),
     "figures.js": ("web/static/figures.js", "text/javascript"),
+    "keys.js": ("web/static/keys.js", "text/javascript"),
     "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
     **{name: (f"web/static/vendor/{name}", "text/javascript") for name in VENDORED},
 }
@@ -261,7 +262,7 @@ async def _data(request: Request, verb: str, ask: Callable[[dict[str, str]], Awa
 async def _explain(request: Request) -> Response:
     """One term of an estimate, for the drawer."""
     path = request.query_params.get("explain", "")
-    given = {name: value for name, value in request.query_params.multi_items() if name != "explain" and value != ""}
+    given = {name: value for name, value in request.query_params.multi_items() if name not in ("explain", uploads.TOOK) and value != ""}
     try:
         _check_names(given, "estimate")
     except IronlawError as error:
@@ -273,7 +274,7 @@ async def _explain(request: Request) -> Response:
 async def _column(request: Request) -> Response:
     """The first screens of a slider's stops."""
     name = request.query_params.get("slider", "")
-    given = {key: value for key, value in request.query_params.multi_items() if key not in ("slider", "at") and value != ""}
+    given = {key: value for key, value in request.query_params.multi_items() if key not in ("slider", "at", uploads.TOOK) and value != ""}
     at = request.query_params.get("at", "")
     if name not in draw.SLIDERS or not at.isdigit() or len(at) > 9:
         return _error(422, "slider", f"slider is one of {', '.join(draw.SLIDERS)}, at a whole number")
@@ -281,7 +282,7 @@ async def _column(request: Request) -> Response:
         _check_names(given, "estimate")
     except IronlawError as error:
         return JSONResponse({"error": error.data()}, 422)
-    found = await _asked(request, work.column, True, given, name, draw.stops_of(name, int(at)))
+    found = await _asked(request, work.column, True, given, name, draw.stops_of(name, int(at)), int(at))
     return Response(status_code=499) if found is None else Response(found.data, found.status, media_type="application/json")
 
 
@@ -289,7 +290,7 @@ def _check_names(given: Mapping[str, str], verb: str) -> None:
     """Refuse an option that the verb does not have."""
     from ironlaw.interface import arguments
 
-    known = {argument.name for argument in arguments(verb)}
+    known = {argument.name for argument in arguments(verb)} | ({address.VERSUS} if verb == "estimate" else set())
     for name in given:
         if name not in known:
             raise UnknownNameError("option", name, known)

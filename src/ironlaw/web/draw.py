@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from htpy import (
     Element,
@@ -46,18 +47,20 @@ from htpy import input as entry
 
 from ironlaw.interface import arguments
 from ironlaw.page import validation, words
-from ironlaw.page.estimate import memory_block, values_block
+from ironlaw.page.estimate import memory_block, sections, values_block
 from ironlaw.page.figure import live
 from ironlaw.page.parts import Cell, View, rows_table
 from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
+from ironlaw.web.address import VERSUS, options_of
 from ironlaw.web.drop import drop_form
 
 VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
     ("estimate", "Estimate"), ("plan", "Plan"), ("compare", "Compare"), ("sites", "Sites"), ("diagnose", "Diagnose"),
     ("validation", "Validation"), ("catalog", "Catalogue"), ("learn", "Learn"),
 )  # fmt: skip
+OF_FILES = ("estimate", "plan")  # verbs that read a question in TOML
 ASKING = ("estimate", "plan", "compare", "sites")
 FIELDS = (  # of the question: name, label, words behind, where the first guesses come from
     ("model", "Model", "a name, or drop config.json", "models"),
@@ -151,7 +154,11 @@ def _bar(verb: str, given: Mapping[str, str]) -> Element:
             )
         ],
         a(".trust", href="/validation")[_trust()],
-        div(".tools")[button(type="button", id="theme")["Theme"], button(type="button", id="copy-link")["Copy link"]],
+        div(".tools")[
+            button(type="button", id="theme")["Theme"],
+            button(type="button", id="copy-as")["Copy as"],
+            button(type="button", id="copy-link")["Copy link"],
+        ],
     ]
 
 
@@ -200,9 +207,10 @@ def title_of(verb: str, data: Mapping[str, Any]) -> str:
     return f"{view.subject}: {view.verdict.rstrip('.')}"
 
 
-def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str]) -> Element:
-    """The question and the answer of a verb."""
+def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str], before: Mapping[str, Any] | None = None) -> Element:
+    """The question and the answer of a verb; ``before``: the answer that it is compared with."""
     view: View = view_of(verb, data, live)
+    drawn = verb == "estimate" and data.get("step", {}).get("seconds") and before
     return fragment_page(
         rail(verb, given, data),
         [
@@ -210,11 +218,29 @@ def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str]) -> Elem
             h1(aria_live="polite")[view.verdict],
             div(".lead")[view.lead],
             div("#first") if verb != "estimate" else None,
-            view.content,
+            verb == "estimate" and "plan" in data and _pin(given, bool(before)),
+            sections(data, live, before) if drawn else view.content,
             details(".all-sources")[summary["Sources"], view.sources] if view.sources else None,
             _same_question(verb, given),
         ],
     )
+
+
+def _pin(given: Mapping[str, str], pinned: bool) -> Element:
+    """What the answer is compared with, or the link that pins it so that the next is compared with it."""
+    here = link_to("estimate", given, **{VERSUS: urlencode(options_of(given))})
+    if not pinned:
+        return p(".pin")[a(".swap", href=here, id="pin")["Compare what follows with this answer"]]
+    old, now = dict(parse_qsl(given[VERSUS])), options_of(given)
+    changed = [f"{name.replace('_', ' ')} {old.get(name, 'open')}" for name in {**old, **now} if old.get(name) != now.get(name)]
+    said = f"Compared with {', '.join(changed)}." if changed else "Pinned: what changes from here is shown beside this answer."
+    return p(".pin")[
+        span[said, " "],
+        a(".swap", href=link_to("estimate", old))["Back to it"],
+        bool(changed) and [" ", a(".swap", href=here)["Pin this one"]],
+        " ",
+        a(".swap", href=link_to("estimate", now))["Unpin"],
+    ]
 
 
 def saved_page(verb: str, data: Mapping[str, Any], name: str, asks: bool) -> str:
@@ -380,27 +406,43 @@ def command_words(verb: str, given: Mapping[str, str]) -> list[str]:
     ['estimate', 'llama-3-8b', '--on', 'h100-sxm', '--micro-batch-size', '1']
     """
     model = [given["model"]] if given.get("model") else []
-    flags = [word for name, value in given.items() if name != "model" and value != "" for word in (f"--{name.replace('_', '-')}", value)]
+    flags = [word for name, value in options_of(given).items() if name != "model" for word in (f"--{name.replace('_', '-')}", value)]
     return [verb, *model, *flags]
 
 
 def _same_question(verb: str, given: Mapping[str, str]) -> Element:
-    """The same question elsewhere: the command, Python, JSON, a report."""
+    """The same question elsewhere: the command, Python, a question file, JSON, a report."""
+    asked = options_of(given)
     command = shlex.join(["ironlaw", *command_words(verb, given)])
-    python = f"ironlaw.{verb}({', '.join(f'{name}={value!r}' for name, value in given.items() if value)})"
+    python = f"ironlaw.{verb}({', '.join(f'{name}={value!r}' for name, value in asked.items())})"
     return details(".block.same")[
         summary["The same question elsewhere"],
-        p(".label")["Command line"], pre(".command")[command],
-        p(".label")["Python"], pre(".command")[python],
-        p[a(href=link_to(f"api/{verb}", given))["JSON"], " ", a(href=link_to(f"report/{verb}", given), download="ironlaw.html")["Report"]],
+        p(".label")["Command line"], pre(".command", data_as="command")[command],
+        p(".label")["Python"], pre(".command", data_as="Python")[python],
+        verb in OF_FILES and [p(".label")["Question in TOML"], pre(".command", data_as="TOML")[toml_text(asked)]],
+        p[a(href=link_to(f"api/{verb}", asked), data_as="JSON")["JSON"], " ",
+          a(href=link_to(f"report/{verb}", asked), download="ironlaw.html", data_as="report")["Report"]],
     ]  # fmt: skip
 
 
-def stop_of(data: Mapping[str, Any], stop: int) -> dict[str, Any]:
-    """A stop of a slider: its first screen, and what its label says."""
+def toml_text(given: Mapping[str, str]) -> str:
+    """A question as a file of ``ironlaw estimate``.
+
+    >>> print(toml_text({"model": "gpt-2", "gpus": "8", "tokens": "1T"}))
+    model = "gpt-2"
+    gpus = 8
+    tokens = "1T"
+    """
+    return "\n".join(f"{name} = {value if value.isdigit() else json.dumps(value)}" for name, value in given.items())
+
+
+def stop_of(data: Mapping[str, Any], stop: int, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A stop of a slider: its first screen, beside an answer ``before``, and what its label says."""
+    if not (before and before.get("step", {}).get("seconds")):
+        before = None
     return {
         "value": stop,
-        "html": f"{memory_block(data)}{values_block(data)}",
+        "html": f"{memory_block(data, before)}{values_block(data, before)}",
         "verdict": view_of("estimate", data).verdict,
         "fits": data["memory"]["fits"],
         "seconds": data["step"]["seconds"],

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import ironlaw
 from ironlaw.errors import IronlawError, QuestionError
+from ironlaw.web.address import VERSUS, options_of
 
 VERBS = (
     "estimate",
@@ -76,14 +78,24 @@ def answer_data(verb: str, given: Mapping[str, str]) -> dict[str, Any]:
     """The answer of a verb as plain data; an IronlawError where there is none."""
     check_words(given)
     _leave_files()
-    asked = {name: value for name, value in given.items() if value != ""}
-    found = getattr(ironlaw, verb)(**asked)
+    found = getattr(ironlaw, verb)(**options_of(given))
     if verb == "estimate":
         from ironlaw.report.whole_answer import looked_up
 
         return looked_up(found)
     data: dict[str, Any] = found.to_dict()
     return data
+
+
+def compared_with(verb: str, given: Mapping[str, str]) -> dict[str, Any] | None:
+    """The answer that an estimate is compared with; None where none is named, or where it has no answer."""
+    if verb != "estimate" or not given.get(VERSUS):
+        return None
+    try:
+        found = answer_data("estimate", dict(parse_qsl(given[VERSUS])))
+    except IronlawError:
+        return None
+    return found if found.get("step", {}).get("seconds") else None
 
 
 def check_words(given: Mapping[str, str]) -> None:
@@ -123,7 +135,7 @@ def reply(verb: str, given: Mapping[str, str]) -> Reply:
     except IronlawError as error:
         found = error.data()
         return Reply(422, _json({"error": found}), "No answer", str(draw.problem(found, given, verb)))
-    return Reply(200, _json(data), draw.title_of(verb, data), str(draw.answer(verb, data, given)))
+    return Reply(200, _json(data), draw.title_of(verb, data), str(draw.answer(verb, data, given, compared_with(verb, given))))
 
 
 @reported
@@ -144,7 +156,7 @@ def explained(given: Mapping[str, str], path: str) -> Reply:
     try:
         check_words(given)
         _leave_files()
-        asked: dict[str, Any] = {name: value for name, value in given.items() if value != ""}
+        asked: dict[str, Any] = {**options_of(given)}
         estimate = ironlaw.estimate(**asked)
         data = explained_data(estimate, path)
     except IronlawError as error:
@@ -153,22 +165,26 @@ def explained(given: Mapping[str, str], path: str) -> Reply:
 
 
 @reported
-def column(given: Mapping[str, str], name: str, stops: tuple[int, ...]) -> Reply:
-    """The first screen of every stop of a slider, with the plan that the question holds."""
+def column(given: Mapping[str, str], name: str, stops: tuple[int, ...], at: int) -> Reply:
+    """The first screen of every stop of a slider, with the plan that the question holds, beside the answer where the slider was taken."""
     from ironlaw.web import draw
 
     try:
         check_words(given)
         _leave_files()
-        drawn = []
+        answers: dict[int, Any] = {}
         for stop in stops:
-            asked: dict[str, Any] = {**{key: value for key, value in given.items() if value != ""}, name: stop}
             try:
-                data = ironlaw.estimate(**asked).to_dict()
+                asked: dict[str, Any] = {**options_of(given), name: stop}
+                found = ironlaw.estimate(**asked).to_dict()
+                answers[stop] = next((one["text"] for one in found["headline"] if one["code"] == "no-such-plan"), found)
             except IronlawError as error:
-                drawn.append({"value": stop, "why_not": str(error)})
-                continue
-            drawn.append(draw.stop_of(data, stop))
+                answers[stop] = str(error)
+        before = compared_with("estimate", given) or answers.get(at)
+        drawn = [
+            {"value": stop, "why_not": found} if isinstance(found, str) else draw.stop_of(found, stop, before if stop != at else None)
+            for stop, found in answers.items()
+        ]
     except IronlawError as error:
         return Reply(422, _json({"error": error.data()}))
     return Reply(200, _json({"name": name, "stops": drawn}))

@@ -3,6 +3,7 @@
 import "./catalogue.js";
 import "./learn.js";
 import "./files.js";
+import "./keys.js";
 
 const page = document.getElementById("page");
 const busy = document.getElementById("busy");
@@ -121,7 +122,8 @@ async function takeColumn(slider) {
   if (column?.key === key) return;
   const url = asked(slider.form);
   url.pathname = "/column";
-  for (const [name, value] of planOf()) if (!url.searchParams.has(name)) url.searchParams.set(name, value);
+  const follows = (name) => slider.dataset.name === "gpus" && name.startsWith("dp_"); // the data ranks follow from the accelerators
+  for (const [name, value] of planOf()) if (!url.searchParams.has(name) && !follows(name)) url.searchParams.set(name, value);
   url.searchParams.delete(slider.dataset.name);
   url.searchParams.set("slider", slider.dataset.name);
   url.searchParams.set("at", stopOf(slider));
@@ -198,40 +200,13 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.matches?.("input:not([type=range]), textarea, select");
   const inside = event.target.matches?.("summary") && event.target.querySelector("[data-explain]");
   if (event.key === "Enter" && event.target.dataset?.explain) explain(event.target.dataset.explain);
-  else if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  else if (event.key === "e" && inside) explain(inside.dataset.explain);
-  else if (event.key === "/") {
-    event.preventDefault();
-    (document.getElementById("q-model") ?? document.getElementById("catalog-words"))?.focus();
-  } else if (event.key === "t") changeTheme();
-  else if (/^[1-8]$/.test(event.key)) document.querySelectorAll("nav a")[event.key - 1]?.click();
+  else if (inside && event.key === "e" && !event.ctrlKey && !event.metaKey && !event.altKey) explain(inside.dataset.explain);
 });
 
 document.getElementById("close").addEventListener("click", () => drawer.close());
 document.getElementById("stop").addEventListener("click", () => running?.abort());
-document.getElementById("copy-link").addEventListener("click", async (event) => {
-  await navigator.clipboard?.writeText(location.href);
-  event.target.textContent = "Copied: works on this machine";
-  setTimeout(() => (event.target.textContent = "Copy link"), 2000);
-});
-
-function changeTheme() {
-  const dark = document.body.dataset.theme ? document.body.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  document.body.dataset.theme = dark ? "light" : "dark";
-  try {
-    localStorage.setItem("theme", document.body.dataset.theme);
-  } catch {}
-  document.dispatchEvent(new Event("themechange"));
-}
-document.getElementById("theme").addEventListener("click", changeTheme);
-try {
-  const kept = localStorage.getItem("theme");
-  if (kept) document.body.dataset.theme = kept;
-} catch {}
-
 window.addEventListener("popstate", () => go(new URL(location.href), false));
 document.addEventListener("figures", drawFigures);
 dress(page);
