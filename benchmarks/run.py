@@ -2,10 +2,10 @@
 
     python benchmarks/run.py                     all parts; exit status 0 whatever the figures are
     python benchmarks/run.py --check             exit status 1 where a figure exceeds its budget
-    python benchmarks/run.py traces --full       one part: processes, search, comparisons, traces or tests
+    python benchmarks/run.py traces --full       one part: processes, search, comparisons, traces, page or tests
 
 ``processes``: start-up and one call with many plans. ``search``: large search spaces. ``comparisons``: accelerators side by side.
-``traces``: reading and diagnosing a trace.
+``traces``: reading and diagnosing a trace. ``page``: what ``ironlaw serve`` weighs and how fast it answers.
 ``tests``: the tests that have a budget of CPU time. A wrong answer is exit status 1 in any case.
 """
 
@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import comparisons
+import page
 import processes
 import search
 import traces
@@ -43,7 +44,7 @@ def timed_tests() -> list[Figure]:
 def main() -> int:
     """Measure the chosen parts; 1 where an answer is wrong, or with ``--check`` a figure over its budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="processes, search, comparisons, traces or tests (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="processes, search, comparisons, traces, page or tests (default: all)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a figure exceeds its budget")
     parser.add_argument("--out", type=Path, help="write the table to this file too")
     parser.add_argument("--full", action="store_true", help="traces: repeat the trace to 1 GB instead of 220 MB")
@@ -55,6 +56,7 @@ def main() -> int:
         "search": search.figures,
         "comparisons": comparisons.figures,
         "traces": lambda: traces.figures(given.trace, given.full, given.rival),
+        "page": page.figures,
         "tests": timed_tests,
     }
     if unknown := set(given.parts) - set(known):

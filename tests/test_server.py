@@ -14,7 +14,7 @@ import ironlaw
 import slow_work
 from ironlaw.errors import QuestionError
 from ironlaw.page import words
-from ironlaw.web import app, draw, events, work
+from ironlaw.web import app, draw, events, remembered, work
 
 HELD = "tp=2&pp=1&zero=1&micro_batch_size=1&recompute=none&global_batch_size=64"
 QUESTION = f"model=llama-3-8b&on=h100-sxm&gpus=8&tokens=1T&{HELD}"
@@ -273,3 +273,37 @@ def test_lessons_have_the_numbers_of_their_verbs(client):
     )
     assert client.get("/learn").url.path == "/learn/roofline"
     assert client.get("/learn/no-such").status_code == 404 and client.get("/learn/roofline?at=x").status_code == 200
+
+
+# --- answers that are remembered
+
+
+def test_an_answer_that_was_given_is_not_computed_again(client, monkeypatch):
+    query = QUESTION + "&seed_of_test=1"
+    assert client.get(f"/api/estimate?{query}").status_code == 422  # an unknown option reaches no worker
+    first = client.get(f"/part/estimate?{QUESTION}&precision=bf16")
+
+    async def no_worker(*_, **__):
+        raise AssertionError("a worker was asked")
+
+    monkeypatch.setattr(app.anyio.to_process, "run_sync", no_worker)
+    again = client.get(f"/part/estimate?precision=bf16&{QUESTION}")  # in another order
+    assert again.json() == first.json()
+    ((name, data),) = read_events(client.get(f"/events/estimate?{QUESTION}&precision=bf16").text)
+    assert name == "answer" and data["html"] == first.json()["html"]
+    with pytest.raises(ExceptionGroup):  # a report says the day
+        client.get(f"/report/estimate?{QUESTION}&precision=bf16")
+
+
+def test_what_is_remembered_has_a_limit_and_no_failure():
+    memory = remembered.Remembered(most=10)
+    for name in "abc":
+        memory.keep(name, work.Reply(200, "x" * 4))
+    assert list(memory.replies) == ["b", "c"] and memory.size == 8
+    for status in (500, 503):
+        memory.keep("d", work.Reply(status, "x"))
+    memory.keep(None, work.Reply(200, "x"))
+    assert list(memory.replies) == ["b", "c"] and memory.get("b") and list(memory.replies) == ["c", "b"]
+    assert (
+        remembered.key_of(work.report, ("estimate", {}), {}) is None and remembered.key_of(work.raw, ("estimate", {}), {"a": b""}) is None
+    )

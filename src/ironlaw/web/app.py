@@ -21,6 +21,7 @@ from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_bytes, read_shipped
 from ironlaw.web import address, draw, drop, entry, events, uploads, work
+from ironlaw.web.remembered import key_of, remembered
 from ironlaw.web.work import Reply
 
 VERBS = work.VERBS
@@ -140,7 +141,11 @@ def _error(status: int, code: str, message: str) -> JSONResponse:
 
 async def _asked(request: Request, function: Callable[..., Reply], quick: bool, *arguments: Any) -> Reply | None:
     """What a worker answers; None where the browser has gone. Its process is stopped then, and where it takes too long."""
-    found: Reply | None = None
+    models, memory = uploads.models_in(request, arguments), remembered(request)
+    key = key_of(function, arguments, models)
+    found = memory.get(key)
+    if found is not None:
+        return found
     with anyio.move_on_after(SECONDS[quick]) as late:
         async with anyio.create_task_group() as group:
 
@@ -151,14 +156,11 @@ async def _asked(request: Request, function: Callable[..., Reply], quick: bool, 
 
             group.start_soon(watch)
             found = await anyio.to_process.run_sync(
-                work.with_models,
-                uploads.models_in(request, arguments),
-                function,
-                *arguments,
-                cancellable=True,
-                limiter=_limiter(request, quick),
+                work.with_models, models, function, *arguments, cancellable=True, limiter=_limiter(request, quick)
             )
             group.cancel_scope.cancel()
+    if found is not None:
+        memory.keep(key, found)
     return work.too_long(SECONDS[quick]) if late.cancelled_caught and found is None else found
 
 
@@ -231,8 +233,12 @@ async def _events(request: Request) -> Any:
     if not given:
         return events.Fixed(200, "Ask a question", str(draw.empty(verb)))
     quick = verb in QUICK
-    told = partial(work.with_models, uploads.models_in(request, [given]), events.told)
-    return events.EventStream(told, (verb, given), _limiter(request, quick), SECONDS[quick])
+    models, memory = uploads.models_in(request, [given]), remembered(request)
+    key = key_of(work.reply, (verb, given), models)
+    if (found := memory.get(key)) is not None:
+        return events.Fixed(found.status, found.title, found.html)
+    told = partial(work.with_models, models, events.told)
+    return events.EventStream(told, (verb, given), _limiter(request, quick), SECONDS[quick], partial(memory.keep, key))
 
 
 async def _api(request: Request) -> Response:

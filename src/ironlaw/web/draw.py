@@ -201,17 +201,11 @@ def fragment_page(left: Node, right: Node) -> Element:
     return div(".frame")[aside("#rail", aria_label="Question")[left], main("#answer", tabindex="-1")[right]]
 
 
-def title_of(verb: str, data: Mapping[str, Any]) -> str:
-    """The title of a page: what was asked about, and the answer."""
-    view = view_of(verb, data)
-    return f"{view.subject}: {view.verdict.rstrip('.')}"
-
-
-def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str], before: Mapping[str, Any] | None = None) -> Element:
-    """The question and the answer of a verb; ``before``: the answer that it is compared with."""
+def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str], before: Mapping[str, Any] | None = None) -> tuple[str, Element]:
+    """The title of a page, and the question beside the answer of a verb; ``before``: the answer that it is compared with."""
     view: View = view_of(verb, data, live)
     drawn = verb == "estimate" and data.get("step", {}).get("seconds") and before
-    return fragment_page(
+    return f"{view.subject}: {view.verdict.rstrip('.')}", fragment_page(
         rail(verb, given, data),
         [
             p(".subject")[view.subject],

@@ -50,8 +50,16 @@ def told(path: str, verb: str, given: dict[str, str]) -> Reply:
 class EventStream:
     """The response: events ``progress`` and one event ``answer``, as ``text/event-stream``."""
 
-    def __init__(self, function: Callable[..., Reply], arguments: tuple[Any, ...], limiter: CapacityLimiter, seconds: float) -> None:
-        self.function, self.arguments, self.limiter, self.seconds = function, arguments, limiter, seconds
+    def __init__(
+        self,
+        function: Callable[..., Reply],
+        arguments: tuple[Any, ...],
+        limiter: CapacityLimiter,
+        seconds: float,
+        keep: Callable[[Reply], None] = lambda _: None,
+    ) -> None:
+        """``keep`` gets the answer, for whoever asks the same next."""
+        self.function, self.arguments, self.limiter, self.seconds, self.keep = function, arguments, limiter, seconds, keep
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request of the ASGI protocol."""
@@ -80,6 +88,7 @@ class EventStream:
                 group.start_soon(watch_client)
                 group.start_soon(tell)
                 found = await self._answer(str(path))
+                self.keep(found)
                 group.cancel_scope.cancel()
             if not gone:
                 title = f"{found.title}, ironlaw"
@@ -97,7 +106,7 @@ class Fixed(EventStream):
     """A stream whose answer is there already."""
 
     def __init__(self, status: int, title: str, html: str) -> None:
-        self.found = Reply(status, "", title, html)
+        self.found, self.keep = Reply(status, "", title, html), lambda _: None
 
     async def _answer(self, path: str) -> Reply:
         del path

@@ -135,7 +135,8 @@ def reply(verb: str, given: Mapping[str, str]) -> Reply:
     except IronlawError as error:
         found = error.data()
         return Reply(422, _json({"error": found}), "No answer", str(draw.problem(found, given, verb)))
-    return Reply(200, _json(data), draw.title_of(verb, data), str(draw.answer(verb, data, given, compared_with(verb, given))))
+    title, drawn = draw.answer(verb, data, given, compared_with(verb, given))
+    return Reply(200, _json(data), title, str(drawn))
 
 
 @reported
