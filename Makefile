@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml README.md $(shell find src -name '*.py' -o -name '*.toml' 2>/dev/null)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch test-stacks numbers bench bench-check bench-rivals docs schemas check-schemas same-answers clean
+.PHONY: estimate serve test test-all test-browser lint types test-quick test-oldest test-slow test-torch test-stacks numbers bench bench-check bench-rivals docs pictures schemas check-schemas same-answers clean
 
 # Sets up, then estimates Llama 3 70B on 512 H100s from its config.json.
 estimate: $(VENV)/installed
@@ -90,6 +90,10 @@ docs: $(VENV)/dev $(VENV)/installed
 	$(BIN)/python tools/stub.py
 	$(BIN)/python tools/notebooks.py
 	$(BIN)/python tools/docs.py
+
+# The pictures of the page in the documentation, from a server of this checkout in Chromium.
+pictures: $(VENV)/browser $(VENV)/installed
+	PYTHONPATH=src $(BIN)/python tools/pictures.py
 
 # The JSON Schemas of all verbs, from a thousand answers; minutes.
 schemas: $(VENV)/dev $(VENV)/installed

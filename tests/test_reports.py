@@ -23,7 +23,7 @@ QUESTIONS = [
     ("money", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, "--tokens", "1T", *HELD),
     (
         "sites", "llama-3-8b", "--sites", "lulea,dublin", "--on", "h100-sxm", "--gpus", 16, "--tokens", "1T", "--wan-bandwidth", "100Gb/s",
-        "--every", 100, "--global-batch-size", 64,
+        "--inner-steps", 100, "--global-batch-size", 64,
     ),
     ("roofline", "llama-3-8b", "--on", "h100-sxm", "--gpus", 8, *HELD),
     ("diagnose", TRACES / "v100_resnet50_nw0.json.gz"),

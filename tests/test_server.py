@@ -307,3 +307,22 @@ def test_what_is_remembered_has_a_limit_and_no_failure():
     assert (
         remembered.key_of(work.report, ("estimate", {}), {}) is None and remembered.key_of(work.raw, ("estimate", {}), {"a": b""}) is None
     )
+
+
+@pytest.mark.parametrize("verb", ["estimate", *draw.FIELDS_OF])
+def test_the_fields_and_examples_of_a_verb_are_its_options(verb):
+    from urllib.parse import parse_qsl, urlsplit
+
+    from ironlaw.interface import arguments
+
+    options = {argument.name for argument in arguments(verb)}
+    assert {field[0] for field in draw.FIELDS_OF.get(verb, draw.FIELDS)} <= options
+    for _, url in draw.EXAMPLES_OF.get(verb, draw.EXAMPLES):
+        asked = urlsplit(url)
+        assert asked.path == f"/{verb}" and dict(parse_qsl(asked.query)).keys() <= options
+
+
+def test_a_link_of_an_earlier_version_is_still_answered(client):
+    query = "model=llama-3-8b&sites=lulea,dublin&on=h100-sxm&gpus=16&wan_bandwidth=100Gb/s&tokens=1T&global_batch_size=64"
+    old, new = (client.get(f"/api/sites?{query}&{name}=100") for name in ("every", "inner_steps"))
+    assert old.status_code == 200 and old.json()["ways"] == new.json()["ways"]

@@ -15,7 +15,7 @@ from ironlaw.page.report import report
 
 ASKED = {
     "model": "llama-3-70b", "sites": "lulea,dublin,ashburn", "on": "h100-sxm", "gpus": "2048,1024,2048", "wan_bandwidth": "400Gb/s",
-    "every": 100, "tokens": "15T", "global_batch_size": 1280,
+    "inner_steps": 100, "tokens": "15T", "global_batch_size": 1280,
 }  # fmt: skip
 
 
@@ -40,9 +40,11 @@ def test_the_numbers_are_those_of_the_answer(answer):
 
 
 def test_the_intervals_are_answers_of_their_own(answer):
-    """A row of the chart is what the verb answers where --every is its number."""
+    """A row of the chart is what the verb answers where --inner-steps is its number."""
     for row in answer["intervals"]:
-        fresh = ironlaw.sites(**{**ASKED, "every": row["every"], "outer_state": "host"} if row["every"] > 1 else {**ASKED, "every": 1})
+        fresh = ironlaw.sites(
+            **{**ASKED, "inner_steps": row["every"], "outer_state": "host"} if row["every"] > 1 else {**ASKED, "inner_steps": 1}
+        )
         assert fresh["ways"][0]["seconds"] == pytest.approx(row["seconds"], rel=1e-12)
 
 

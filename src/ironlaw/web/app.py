@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ironlaw.earlier import OPTIONS as RENAMED
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_bytes, read_shipped
@@ -175,7 +176,9 @@ def _limiter(request: Request, quick: bool) -> CapacityLimiter:
 
 def _question(request: Request, verb: str) -> dict[str, str]:
     """The options of a request; an unknown one is an error."""
-    given = {name: value for name, value in request.query_params.multi_items() if value != "" and name != uploads.TOOK}
+    renamed = RENAMED.get(verb, {})  # a link of an earlier version
+    asked = request.query_params.multi_items()
+    given = {renamed.get(name, name): value for name, value in asked if value != "" and name != uploads.TOOK}
     _check_names(given, verb)
     return given
 

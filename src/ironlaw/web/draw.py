@@ -82,7 +82,7 @@ FIELDS_OF = {  # of verbs whose question is another
         ("global_batch_size", "Batch of all sites", "sequences", ""),
         ("tokens", "Tokens of the run", "such as 15T", ""),
         ("batch_split", "Split of the batch", "gpus, even, balanced", ""),
-        ("every", "Exchange every", "steps", ""),
+        ("inner_steps", "Exchange every", "steps", ""),
         ("gradients", "Format sent", "bf16, int8", ""),
         ("exchange", "Exchange", "ring, tree", ""),
     )
@@ -100,7 +100,7 @@ EXAMPLES_OF = {
     "sites": (
         (
             "Llama 3 70B in Lulea, Dublin and Ashburn",
-            "/sites?model=llama-3-70b&sites=lulea,dublin,ashburn&on=h100-sxm&gpus=2048,1024,2048&wan_bandwidth=400Gb/s&every=100"
+            "/sites?model=llama-3-70b&sites=lulea,dublin,ashburn&on=h100-sxm&gpus=2048,1024,2048&wan_bandwidth=400Gb/s&inner_steps=100"
             "&tokens=15T&global_batch_size=1280",
         ),
     )
@@ -153,7 +153,7 @@ def _bar(verb: str, given: Mapping[str, str]) -> Element:
                 for name, text in VIEWS
             )
         ],
-        a(".trust", href="/validation")[_trust()],
+        a(".trust", href="/validation")[_trust()[0], span(".runs")[_trust()[1]]],
         div(".tools")[
             button(type="button", id="theme")["Theme"],
             button(type="button", id="copy-as")["Copy as"],
@@ -163,9 +163,10 @@ def _bar(verb: str, given: Mapping[str, str]) -> Element:
 
 
 @cache
-def _trust() -> str:
-    """The median error, which every page shows."""
-    return validation.trust_line(read_shipped())
+def _trust() -> tuple[str, str]:
+    """The median error, which every page shows; and on how many runs, which a narrow bar leaves out."""
+    error, on, runs = validation.trust_line(read_shipped()).partition(" on ")
+    return error, on + runs
 
 
 @cache
