@@ -181,6 +181,14 @@ def test_an_operator_is_below_its_roof():
         assert row["roof_tflops"] * 1e12 == one["attainable_rate"]
 
 
+def test_the_operators_of_a_step_have_the_roofs_of_their_device():
+    answer = asked("overlap")
+    spec = draw("roofline", answer)
+    peak = max(point["tflops"] for one in spec["layer"] for point in one.get("data", {}).get("values", ()) if "roof" in point)
+    assert peak == pytest.approx(989.0) and all(row["tflops"] < peak for row in rows_of(spec))
+    assert len(rows_of(spec)) == sum(1 for one in answer["operators"] if one["flop"] and one["bytes"])
+
+
 def test_what_is_hidden_and_what_shows_are_the_collective_alone():
     for one in asked("overlap")["hidden"]:
         parts = [row["seconds"] for row in rows_of(drawn("overlap")) if row["collective"] == one["collective"]]

@@ -23,7 +23,8 @@ from ironlaw.figures.marks import (
     tooltip,
 )
 
-NAMED, APART = 6, 0.35  # operators with their names, and how far apart [e-folds] these are
+NAMED = 6  # operators with their names
+HIGHER, FARTHER = 0.35, 2.0  # e-folds between points whose names do not overlap
 
 
 def roofline(answer: Answer) -> Spec:
@@ -34,7 +35,7 @@ def roofline(answer: Answer) -> Spec:
     roofs = _roofs(answer)
     least, most = min(0.5, *(row["flop_per_byte"] for row in rows)), max(2000.0, *(2.0 * row["flop_per_byte"] for row in rows))
     x = quantity("flop_per_byte", "FLOP for each byte of HBM (log)", log=True, domain=(least, most), values=powers(least, most))
-    low = min(row["tflops"] for row in rows) / 2.0
+    low = min([row["tflops"] for row in rows] + [least * bandwidth / 1e12 for _, bandwidth in roofs]) / 2.0
     high = 2.0 * max([peak / 1e12 for peak, _ in roofs] or [row["tflops"] for row in rows])
     y = quantity("tflops", "TFLOP/s (log)", log=True, domain=(low, high), format="~s", values=powers(low, high))
     marks = [_roof(peak, bandwidth, least, most, x, y) for peak, bandwidth in roofs]
@@ -73,8 +74,12 @@ def _named(rows: Sequence[Row]) -> list[Row]:
     """The longest operators that are far enough from each other for their names."""
     found: list[Row] = []
     for row in sorted(rows, key=lambda row: -row["seconds"]):
-        apart = (max(abs(math.log(row[key] / other[key])) for key in ("flop_per_byte", "tflops")) for other in found)
-        if len(found) < NAMED and all(gap > APART for gap in apart):
+        apart = all(
+            abs(math.log(row["tflops"] / other["tflops"])) > HIGHER
+            or abs(math.log(row["flop_per_byte"] / other["flop_per_byte"])) > FARTHER
+            for other in found
+        )
+        if len(found) < NAMED and apart:
             found.append(row)
     return found
 

@@ -185,7 +185,14 @@ def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str
             f"step {units.show(step, 's', 4)} on each accelerator of the slowest stage: {show(flop)}, {show(moved)} through HBM, "
             f"{show(intensity)} (ridge {show(ridge)})",
             "step",
-            {"seconds": step, "flop": scalar(flop), "bytes": scalar(moved), "intensity": scalar(intensity), "ridge": scalar(ridge)},
+            {
+                "seconds": step,
+                "flop": scalar(flop),
+                "bytes": scalar(moved),
+                "intensity": scalar(intensity),
+                "ridge": scalar(ridge),
+                "peak": peak.value,
+            },
         ),
         f"{over} in {sent:,.0f} collectives and hand-overs without overlap; "
         + (f"{units.show(overlapped_bytes, 'B', 4)} in collectives that can overlap" if overlapped_bytes else "no collective can overlap"),
