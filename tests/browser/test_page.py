@@ -217,6 +217,9 @@ def test_a_trace_is_chosen_and_diagnosed(open_page):
     assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical", "moderate")] == []
     page.set_viewport_size({"width": 320, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert not page.locator("#q-on").is_visible()
+    page.locator(".sentence").click()
+    assert page.locator("#q-on").is_visible() and page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 DROP = """text => {

@@ -273,7 +273,7 @@ def ranks_block(ranks: Answer | None) -> Node:
         p[f"{moves} of transfer and {waits} of waiting, in the sum over ranks, in {whole(ranks['collectives'])} collectives.{missing}"],
         len(meetings) > 1 and Markup(_wait_map(ranks)),
         rows and rows_table(heads, rows, caption="Collectives across ranks"),
-        aside="the darker, the longer a rank waits" if len(meetings) > 1 else None,
+        aside="the stronger the colour, the longer a rank waits" if len(meetings) > 1 else None,
     )
 
 

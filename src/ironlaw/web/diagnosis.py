@@ -78,16 +78,20 @@ def _rail(given: Mapping[str, str], files: Mapping[str, str]) -> Node:
     """The files, and what changes their diagnosis."""
     listed = [li[span(".file")[name]] for name in files.values()]
     fields = form(method="get", action="/diagnose", class_="question plain")[
-        entry(type="hidden", name="files", value=",".join(files)),
+        files and entry(type="hidden", name="files", value=",".join(files)),
         (draw.field(field, given, {}, "", slides=False) for field in FIELDS),
         (_choice(name, text, given.get(name, "keep")) for name, text in CHOICES),
         div(".buttons")[button(type="submit", class_="primary")["Diagnose"]],
     ]
+    names = list(files.values())
+    line = names[0] if len(names) == 1 else f"{len(names)} files" if names else "A measured throughput"
     return [
+        entry("#edit", type="checkbox", aria_label="Change the diagnosis"),
+        label(".sentence", for_="edit")[strong[line], span(".action")["Edit"]],
         h2["Files"],
         listed and ul(".files")[listed],
-        drop_form(given, list(files), "Drop traces of more ranks"),
-        bool(files) and fields,
+        drop_form(given, list(files), "Drop traces of more ranks" if files else "Drop a trace or a log"),
+        fields,
     ]
 
 

@@ -40,7 +40,7 @@ function copyAs() {
   const rows = [row("Link", "works on this machine only", () => location.href)];
   for (const name of ["command", "Python", "TOML"]) {
     const found = written(name)?.textContent;
-    if (found) rows.push(row(name, found, () => found));
+    if (found) rows.push(row(name[0].toUpperCase() + name.slice(1), found, () => found));
   }
   const json = written("JSON")?.href;
   if (json) rows.push(row("JSON", "the answer as data", async () => (await fetch(json)).text()));
