@@ -162,11 +162,26 @@ def test_other_views_answer(open_page, verb):
     assert page.locator("table").first.is_visible() and page.inner_text("h1")
 
 
+def test_sites_stand_on_a_map_and_no_width_scrolls_sideways(open_page):
+    answer = ironlaw.sites(
+        "llama-3-8b", sites="lulea,dublin,ashburn", on="h100-sxm", gpus=24, wan_bandwidth="100Gb/s", inner_steps=100, tokens="1T",
+        global_batch_size=96,
+    ).to_dict()  # fmt: skip
+    for width, theme in ((1440, "light"), (390, "dark"), (320, "light")):
+        page = open_page(SITES, width, 900, theme)
+        days = answer["headline"][0]["values"]["seconds"] / 86400.0
+        assert str(words.days(days)) in page.inner_text("h1") and page.locator(".map .spot").count() == 3
+        assert page.locator(".map").is_visible() and page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+SITES = "/sites?model=llama-3-8b&sites=lulea,dublin,ashburn&on=h100-sxm&gpus=24&wan_bandwidth=100Gb/s&inner_steps=100"
+SITES += "&tokens=1T&global_batch_size=96"
 VIEWS = (
     "/estimate",
     f"/estimate?{QUESTION}",
     f"/plan?{QUESTION}",
+    SITES,
     "/validation",
     "/catalog/accelerators/h100-sxm?q=h100",
     "/estimate?model=llama-3-9b&on=h100-sxm&gpus=8",
