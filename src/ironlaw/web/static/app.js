@@ -65,7 +65,7 @@ function exchange(html) {
 // figures come after everything else: their library is large
 const whenIdle = window.requestIdleCallback ?? ((then) => setTimeout(then, 50));
 function drawFigures() {
-  if (page.querySelector("figure.vega")) whenIdle(async () => (await import("./figures.js")).draw(page));
+  if (page.querySelector("figure.vega")) whenIdle(async () => (await import("./figures.js")).draw(page), { timeout: 500 });
 }
 
 function showBusy(words, share = null) {
