@@ -22,7 +22,11 @@ NEEDED = {
     "plan": ["--fix", "cp=1,zero=1,dp_replicate=1,vpp=1"],
     "solve": ["--solve-for", "time"],
 }
-RUN = {verb: ["--tokens", "1T"] if "tokens" in options(verb) and verb != "compare" else [] for verb in MODULES if verb != "diagnose"}
+RUN = {
+    verb: ["--tokens", "1T"] if "tokens" in options(verb) and verb != "compare" else []
+    for verb in MODULES
+    if verb not in ("diagnose", "textbook")
+}
 
 
 def verbs_with(*names):
