@@ -33,6 +33,8 @@ from ironlaw.terms import scalar
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.predict import Prepared
 
+CUT = 0.25  # share of the layers; of a series in one shape some models have less than half the depth
+
 
 def values_that_ran(prepared: Prepared) -> list[Ran]:
     """Every value of a plan that a published run had, by kind of stack and model, with the runs that had it and the first of them.
@@ -96,14 +98,14 @@ def highest_rates(prepared: Prepared) -> list[Ceiling]:
 
 
 def is_cut(model: Model) -> bool:
-    """True for the shape of a model of the catalogue with less than half of its layers: a benchmark of a few layers, not a model.
+    """True for the shape of a model of the catalogue with less than CUT of its layers: a benchmark of a few layers, not a model.
 
     >>> from ironlaw.catalog.load import record
     >>> deepseek = record("models", "deepseek-v3")
     >>> is_cut(deepseek), is_cut(deepseek.replace(num_hidden_layers=4))
     (False, True)
     """
-    return model.num_hidden_layers < 0.5 * _least_layers().get(_shape(model), 0)
+    return model.num_hidden_layers < CUT * _least_layers().get(_shape(model), 0)
 
 
 def _shape(model: Model) -> tuple[int, ...]:
