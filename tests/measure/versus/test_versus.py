@@ -185,7 +185,7 @@ SUMMED = {
     "gather weights", "gather experts", "scatter gradients", "scatter experts' gradients", "all-reduce over replicas",
     "all-reduce of experts", "all-reduce of experts over replicas", "keys and values round the ring", "gather", "scatter",
     "layer of the paired micro-batch", "attention", "attention scores", "activations", "inputs of the norms of queries and keys",
-    "inputs of products", "weights",
+    "inputs of products", "weights", "queries, keys and values", "output of attention", "sums of the softmax",
 }  # fmt: skip
 MAKERS = {
     "leaf",

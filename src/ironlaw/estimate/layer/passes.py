@@ -144,9 +144,14 @@ def modules_again(plan: Plan, operators: Operators) -> list[Term]:
             continue
         if column == "recompute_shared":  # recomputing the whole mixture repeats them already
             share = np.maximum(share - plan.recompute_moe, 0.0)
-        repeated = ((operators.products, plan.recompute_linear), (operators.memory_bound, plan.recompute_elementwise))
-        times = [(terms, (1.0 - plan.recompute_layers) * np.maximum(share - by_kind, 0.0)) for terms, by_kind in repeated]
-        again = [total("", [t for t in terms if belongs(operator_of(t))], times=often) for terms, often in times]
+        groups = (
+            ("products", operators.products, plan.recompute_linear),
+            ("memory-bound operators", operators.memory_bound, plan.recompute_elementwise),
+        )
+        again = [
+            total(of, [t for t in terms if belongs(operator_of(t))], times=(1.0 - plan.recompute_layers) * np.maximum(share - by_kind, 0.0))
+            for of, terms, by_kind in groups
+        ]
         parts.append(total(f"{name} again", [part for part in again if part.parts]))
     return [part for part in parts if part.parts]
 
