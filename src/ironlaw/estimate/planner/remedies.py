@@ -20,6 +20,7 @@ from ironlaw.question.fields import Row
 from ironlaw.terms import plain
 
 WORTH = 1.0 / (1.0 - defaults.BATCH_COST)  # times as fast: what is worth a line
+FEWER = 1.0 / (1.0 - defaults.BATCH_LOSS)  # times as fast on fewer accelerators: what is worth a line, however much each does
 ROUGHLY = 0.85  # times as fast in the rough space: what is worth a search in the whole one
 ROUND_ODD = 15  # a number of nodes that is at most this times a power of two divides well
 MOST_COUNTS = 3  # numbers of accelerators that are searched
@@ -105,7 +106,7 @@ def larger_batch(bound: Bound, row: Row, space: Space, bounds: Bounds, choice: C
 def fewer_accelerators(
     bound: Bound, row: Row, space: Space, bounds: Bounds, choice: Choice, over: bool, worth: float = WORTH
 ) -> Other | None:
-    """Fewer accelerators, each of which does ``worth`` times as much, that do most; ``over``: those that do with a smaller batch.
+    """Fewer accelerators that do most: each ``worth`` times as much, or all together FEWER times; ``over``: those with a smaller batch.
 
     The numbers are compared in the rough space, then the best of them is asked for in the whole one.
     """
@@ -121,7 +122,7 @@ def fewer_accelerators(
     if rough:  # of a mixture the two that seem best are asked for in the whole space
         likely = sorted((one for one in found if over or one.times > ROUGHLY * one.value / gpus), key=lambda one: -one.times)[:2]
         found = [Other(one.value, _whole_rate(bound, row, one.value, space, bounds) / _rate_of(choice)) for one in likely]
-    able = [one for one in found if one.times > (0.0 if over else worth * one.value / gpus)]
+    able = [one for one in found if one.times > (0.0 if over else min(worth * one.value / gpus, FEWER))]
     return max(able, key=lambda one: one.times, default=None)
 
 
