@@ -16,7 +16,7 @@ from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network import context, sharding, tensor
 from ironlaw.estimate.pipeline import hand_overs
-from ironlaw.plan import AXES, Plan
+from ironlaw.plan import AXES, RECOMPUTE_MODULES, Plan
 
 SHAPE = {
     "hidden_size": 2048, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 64,
@@ -106,7 +106,7 @@ NO_AXES = {
     "gpus", "micro_batch_size", "global_batch_size", "seq_len", "recompute_layers", "recompute_attention", "recompute_linear",
     "recompute_elementwise", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_pp", "offload_optimizer",
     "offload_activations", "offload_parameters", "offload_nvme", "overlap_ep", "first_stage_layers",
-    "last_stage_layers", "recompute_segment",
+    "last_stage_layers", "recompute_segment", *RECOMPUTE_MODULES.values(),
 }  # fmt: skip
 
 

@@ -46,7 +46,7 @@ VALUES = {  # a few values of every option of an estimate, as a person writes th
     "lora_rank": ["16"], "lora_sets": ["4"], "lora_targets": ["attention", "q_proj,v_proj", "all"],
     "frozen_weights": ["nf4", "fp8", "gptq", "int8"], "frozen_layers": ["2"], "evaluate_every": ["100"], "evaluation_tokens": ["10M"],
     "checkpoint_every": ["500"], "checkpoint_bandwidth": ["100GB/s"], "mttf": ["50000h"], "restart_time": ["15min"],
-    "tokens": ["1T", "300B"], "logits": ["whole"], "optimizer_in_backward": ["on"],
+    "tokens": ["1T", "300B"], "logits": ["whole"], "optimizer_in_backward": ["on"], "key_value_cache": ["on"],
     "images_per_sequence": ["2"], "image_size": ["448"], "audio_seconds": ["30"], "encoder_seq_len": ["512"], "frozen_tower": ["on"],
     "adapter": ["dora"], "objective": ["dpo", "orpo", "reward"], "teacher": ["llama-3-70b"], "precomputed_reference": ["on"],
     "attention_precision": ["fp8"],

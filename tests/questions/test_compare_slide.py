@@ -12,6 +12,7 @@ from ironlaw import compare
 from ironlaw.catalog import load
 from ironlaw.earlier import MOVED
 from ironlaw.errors import QuestionError, UnsupportedError
+from ironlaw.progress import watched
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown
 
 RUN = {"tokens": "1T", "grid": 100, "pue": 1.2}
@@ -283,12 +284,14 @@ def test_refusals(options, words):
         compare("llama-3-8b", **{"on": "h100-sxm", **options})
 
 
-def test_a_cell_is_shown_on_a_terminal_alone(monkeypatch, capsys):
-    compare("llama-3-8b", on="h100-sxm", gpus="8,16", tp=1, pp=1)
-    assert capsys.readouterr().err == ""
+def test_cells_are_counted_for_whoever_watches_and_python_prints_none(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    compare("llama-3-8b", on="h100-sxm", gpus="8,16", tp=1, pp=1)
-    assert capsys.readouterr().err.splitlines() == ["1/2: 8 x h100-sxm", "2/2: 16 x h100-sxm"]
+    seen = []
+    with watched(seen.append):
+        compare("llama-3-8b", on="h100-sxm", gpus="8,16", tp=1, pp=1)
+    told = [one for one in seen if one is not None]
+    assert told[-1].done == told[-1].of == 2 and [one.done for one in told] == sorted(one.done for one in told)
+    assert capsys.readouterr().err == ""
 
 
 def test_the_headline_says_why_no_row_answers_yes_and_rows_are_told_once():

@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from ironlaw.errors import IronlawError, QuestionError, UnknownNameError
+from ironlaw.files import write_file
 from ironlaw.web import diagnosis, drop, reading, work
 from ironlaw.web.work import Reply
 
@@ -266,9 +267,9 @@ async def _run(action: str, files: Sequence[File], given: Mapping[str, str], mod
     names = {f"ironlaw-file-{at:04d}": file.name for at, file in enumerate(files)}
     try:
         for own, file in zip(names, files, strict=True):
-            await anyio.to_thread.run_sync((folder / own).write_bytes, file.content)
+            await anyio.to_thread.run_sync(write_file, folder / own, file.content)
         for own, content in models.items():
-            (folder / own).write_bytes(content)
+            write_file(folder / own, content)
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         request = json.dumps({"action": action, "names": names, "given": dict(given)}).encode()
         command = [sys.executable, "-m", "ironlaw.web.reading"]

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import ironlaw
 from ironlaw.errors import IronlawError, QuestionError
+from ironlaw.files import write_file
 from ironlaw.web.address import VERSUS, options_of
 
 VERBS = (
@@ -117,7 +118,7 @@ def with_models(models: Mapping[str, bytes], function: Callable[..., Reply], *ar
     """What a function answers while dropped configurations of models lie in the folder of this worker, under the names of their content."""
     _leave_files()
     for name, content in models.items():
-        Path(name).write_bytes(content)
+        write_file(name, content)
     try:
         return function(*arguments)
     finally:
