@@ -1,6 +1,6 @@
 """The page: its weight, its first paint, its first answer, held answers under load, and many readers beside a big search.
 
-A server of its own on loopback answers; clients are threads of this process, so that their time is in the figures, too.
+The benchmark starts a server on loopback. The clients are threads of the benchmark, so the figures include their time.
 """
 
 from __future__ import annotations

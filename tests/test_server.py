@@ -204,7 +204,7 @@ def test_a_stream_tells_how_far_a_search_is_and_ends_with_the_part(client):
 
 
 def test_a_stream_says_why_there_is_no_answer(client):
-    for query, said in (("modl=x", "unknown option"), ("model=llama-3-9b&on=h100-sxm&gpus=8", "nearest"), ("", "What would you train")):
+    for query, said in (("modl=x", "Unknown option"), ("model=llama-3-9b&on=h100-sxm&gpus=8", "nearest"), ("", "What would you train")):
         ((name, data),) = read_events(client.get(f"/events/estimate?{query}").text)
         assert name == "answer" and said in data["html"]
 

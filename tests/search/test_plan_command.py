@@ -399,6 +399,13 @@ class TestCommand:
         assert json.loads(out)["partial"] and err == ""
 
 
+def test_axes_of_a_listed_plan_are_chosen_unless_the_question_gives_them(data):
+    for plan in data["plans"]:
+        told = {one["name"]: (one["value"], one["origin"]) for one in plan["assumptions"]}
+        assert {name for name, (_, origin) in told.items() if origin == "given"} <= {*data["asked"]["given"]}
+        assert all(told[name] == (plan["plan"][name], "chosen") for name in ("tp", "pp", "zero") if name not in data["asked"]["given"])
+
+
 def test_tables_are_flat(data):
     for row in plan_table(data):
         assert all(value is None or isinstance(value, (str, int, float, bool)) for value in row.values())

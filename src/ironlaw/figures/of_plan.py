@@ -55,7 +55,8 @@ def pareto_memory(answer: Answer) -> Spec:
     for row in rows:
         row["too_close"] = row["step_seconds"] <= near
     x = quantity("step_seconds", "step, s", zero=False)
-    y = quantity("GiB", "memory of the fullest accelerator, GiB")
+    highest = max([limit, *(row["GiB"] for row in rows)])
+    y = quantity("GiB", "memory of the fullest accelerator, GiB", domain=with_room(highest, 0.2))  # for the names above the limit
     at = {"step_seconds": step["seconds"], "GiB": memory["device"] / GIB, "plan": _words(plan)}
     marks = [
         layer({"type": "rule", "size": 2}, [{"GiB": limit}], y=quantity("GiB")),

@@ -12,7 +12,7 @@ from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.again import as_option
 from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.as_data import common_keys
+from ironlaw.estimate.as_data import common_keys, overlap_words
 from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, likely_remedies, step_band, told_apart, winner_bias
 from ironlaw.estimate.cautions import remedy_lines, seldom_lines
 from ironlaw.estimate.layouts import layouts_data
@@ -38,6 +38,7 @@ from ironlaw.search.why import compare_context_parallel, difference
 from ironlaw.shown import writer
 from ironlaw.terms import scalar
 
+_AXES = {*OPEN_AXES, "gpus", "global_batch_size", "seq_len", "schedule", "moe_dispatcher"}  # that plans of a list differ in
 PARETO_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "micro_batch_size", "zero")
 
 
@@ -172,6 +173,7 @@ def plan_entries(
     for i, (choice, (estimate, row)) in enumerate(zip(choices, estimates, strict=True)):
         entry = estimate.row(row, explain)
         entry["asked"] = {**entry["asked"], "given": given_of(result.question, choice)}
+        entry["assumptions"] = who_decided(entry["assumptions"], entry["plan"], result.question.given)
         entry |= plan_entry(result, choice, choices[0], faster)
         entry["goal"] = goals[i]
         entry["tie"] = bool(i and choice is not faster and goals[i] < (1.0 + told_apart(result.folders)) * goals[0])
@@ -179,6 +181,23 @@ def plan_entries(
         entry["band"] = step_band(*places[i], choice.seconds)
         entries.append(entry)
     return entries
+
+
+def who_decided(assumptions: Sequence[dict[str, Any]], plan: dict[str, Any], given: dict[str, Any]) -> list[dict[str, Any]]:
+    """The assumptions of a listed plan, whose axes are given to its estimate: those that the question leaves open were chosen.
+
+    >>> who_decided([{"name": "tp", "value": "7 values", "origin": "given"}], {"tp": 4}, {"gpus": 512})
+    [{'name': 'tp', 'value': 4, 'origin': 'chosen'}]
+    """
+    told = []
+    for item in assumptions:
+        name = item["name"]
+        if item["origin"] != "given" or name not in _AXES:
+            told.append(item)
+        elif name in plan:
+            value = overlap_words(plan) if name == "overlap" else ",".join(plan[name]) if isinstance(plan[name], list) else plan[name]
+            told.append({**item, "value": value, "origin": "given" if name in given else "chosen"})
+    return told
 
 
 def plan_entry(result: SearchResult, choice: Choice, best: Choice, faster: Choice | None) -> dict[str, Any]:

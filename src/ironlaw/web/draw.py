@@ -265,7 +265,7 @@ def problem(error: Mapping[str, Any], given: Mapping[str, str], verb: str) -> El
         rail(verb, given, None, name),
         [
             h1["There is no answer to this question."],
-            p(".lead", role="alert")[str(error["message"])],
+            p(".lead", role="alert")[words.as_sentence(str(error["message"]))],
             near and [p(".label")["Did you mean"], ul(".examples")[near]],
             offers and [p(".label")["What would help"], ul(".examples")[offers]],
             _same_question(verb, given),

@@ -1,4 +1,4 @@
-"""Reads dropped files in a process of its own: what each file is by its content, and the diagnosis of those that were measured.
+"""Reads dropped files in a separate process: what each file is by its content, and the diagnosis of those that were measured.
 
 The process has limits of memory, of CPU time and of what it may write; it works in a private folder that the server makes and removes, and
 its files have names that the server gave. Nothing in a file is run. The request comes in at stdin, the answer goes out at stdout, as JSON.

@@ -243,7 +243,7 @@ def models_in(request: Request, values: Sequence[Any]) -> dict[str, bytes]:
 
 
 async def _read(request: Request, action: str, files: Sequence[File], given: Mapping[str, str]) -> Any:
-    """What a process of its own makes of files in a private folder; None where the browser has gone, text where it failed."""
+    """What a separate process reads from files in a private folder; None where the browser has gone, text where it failed."""
     found: Any = None
     late = False
     async with shelf(request).limiter, anyio.create_task_group() as group:

@@ -41,7 +41,8 @@ async function render(figure, expressionInterpreter) {
   const plot = figure.querySelector(".plot-area");
   const colours = getComputedStyle(figure);
   const width = Math.max(plot.clientWidth, 200);
-  const whole = coloured({ ...spec, background: "transparent", width, height: plot.clientHeight }, colours);
+  const config = { ...spec.config, font: colours.fontFamily }; // the font of the page, which reports and files do not bring
+  const whole = coloured({ ...spec, config, background: "transparent", width, height: plot.clientHeight }, colours);
   const compiled = vegaLite.compile(whole, { logger: quiet }).spec;
   const renderer = spec.data.values.length > LARGEST ? "canvas" : "svg";
   const view = new vega.View(vega.parse(compiled, null, { ast: true }), { expr: expressionInterpreter, renderer, container: plot, hover: true, logLevel: vega.Error });
