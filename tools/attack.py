@@ -54,7 +54,7 @@ NUMBERS = [
 TEXTS = [
     "", " ", "\t", "é", "\u202e", "😀", "\ud800", "\x1b[31m", "a\nb", "\r", "null", "None", "true", "on", "off", "none", "all", "[]", "{}", "a,b",
     ",", ",,", "1..9", "..", "1..1e12", "64..1", "8,8", "h100-sxm", "llama-3-8b", "mixtral-8x7b", "bf16", "fp8", "nvfp4", "full", "uniform",
-    f"$(touch {MARK})", f"`touch {MARK}`", f"; touch {MARK}", f"|touch {MARK}", "../../etc/passwd", "/etc/passwd", "/dev/zero", "/dev/null",
+    f"$(touch {MARK})", f"`touch {MARK}`", f"; touch {MARK}", f"|touch {MARK}", "../../proc/self/status", "/proc/self/status", "/dev/zero", "/dev/null",
     "/", ".", "..", "-", "--", "--gpus", "%s%n", "x" * 10_000, "a=1,b=2", "tp=2", "pp>16", "1x1", "0x0x0", "9x9x9x9", ":", "zipf:nan",
     "lognormal:median=1e9,sigma=99", "fixed:0", "dirichlet:0", "a\0b", "TOML", "fifo", "folder",
 ]  # fmt: skip
@@ -85,6 +85,11 @@ class Attack:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
         return str(path)
+
+    def output(self, name: str) -> str:
+        """The path of a file that the program may write."""
+        self.outputs.add(name)
+        return str(self.folder / name)
 
     def value(self) -> str:
         """A value that few options take."""
@@ -262,8 +267,28 @@ def answers(attack: Attack) -> None:
     if name == "diagnosis":
         commands = [["runs", "add", path], ["runs", "import", path], ["diff", path, path]]
     else:
-        commands += [["diagnose", str(MADE.logs[0]), "--against", path]]
+        commands += [["diagnose", str(MADE.logs[0]), "--against", path], ["again", path], ["again", path, "--json"]]
+    commands += [["figure", rng.choice(MADE.figures), path], ["figure", rng.choice(MADE.figures), path, "--json"]]
+    commands += [["open", path, "--html", attack.output("report.html")]]
     attack.words = rng.choice(commands)
+
+
+def reports(attack: Attack) -> None:
+    """A report with bytes changed, or with another answer embedded, where one is read."""
+    rng = attack.rng
+    content = rng.choice(MADE.reports)
+    if rng.random() < 0.5:
+        start = content.index(b"{", content.index(b"application/json"))
+        end = content.index(b"</script>", start)
+        tree = mutate_tree(json.loads(content[start:end]), rng, rng.choice([1, 2, 5]))
+        content = content[:start] + json.dumps(tree).encode() + content[end:]
+    else:
+        content = mutate_text(content, rng, rng.choice([1, 3, 8]))
+    path = attack.write("report.html", content)
+    attack.words = rng.choice([
+        ["open", path, "--html", attack.output("again.html")], ["again", path], ["again", path, "--json"], ["figure", rng.choice(MADE.figures), path],
+        ["estimate", "--plan", path],
+    ])  # fmt: skip
 
 
 def logs(attack: Attack) -> None:
@@ -383,7 +408,7 @@ def files(attack: Attack) -> None:
 
 KINDS: dict[str, tuple[Callable[[Attack], None], float]] = {  # and how often each is drawn
     "options": (options, 0.28), "configs": (configs, 0.14), "scripts": (scripts, 0.1), "records": (records, 0.14), "answers": (answers, 0.08),
-    "logs": (logs, 0.06), "tomls": (tomls, 0.06), "tables": (tables, 0.06), "python": (python, 0.06), "files": (files, 0.02),
+    "reports": (reports, 0.04), "logs": (logs, 0.06), "tomls": (tomls, 0.06), "tables": (tables, 0.06), "python": (python, 0.06), "files": (files, 0.02),
 }  # fmt: skip
 
 
@@ -469,7 +494,11 @@ def wrong_with(attack: Attack, status: int, out: str, err: str, before: dict[str
     after = seen(attack.folder)
     if MARK in "".join(after) or Path(MARK).exists():
         return "something was executed"
-    changed = [name for name in {*before, *after} if before.get(name) != after.get(name) and not name.startswith("store")]
+    changed = [
+        name
+        for name in {*before, *after}
+        if before.get(name) != after.get(name) and name not in attack.outputs and not name.startswith("store")
+    ]
     return f"files changed: {changed[:3]}" if changed else ""
 
 
@@ -514,9 +543,10 @@ def prepare() -> None:
     from ironlaw.catalog import load
     from ironlaw.cli import main as cli
     from ironlaw.cli.main import command_of
+    from ironlaw.figures.table import FIGURES
 
     named = cli.VERBS
-    asked = [verb for verb in named if verb not in ("completion", "validate", "schema")]
+    asked = [verb for verb in named if verb not in ("completion", "validate", "schema", "serve", "open", "site")]
     MADE.verbs = [*asked, "estimate", "estimate", "estimate", "roofline", "solve"]
     MADE.options_of = {
         verb: [(one.opts[-1], bool(getattr(one, "is_flag", False))) for one in command_of(verb).params if one.opts[-1].startswith("--")]
@@ -534,6 +564,18 @@ def prepare() -> None:
         ("roofline", ironlaw.roofline(**PLAIN).to_dict()), ("diagnosis", ironlaw.diagnose(str(MADE.logs[0])).data()),
     ]  # fmt: skip
     MADE.saved = [(name, json.loads(json.dumps(tree, default=str))) for name, tree in saved]
+    MADE.figures = list(FIGURES)
+    MADE.reports = [_report(["estimate", *MADE.plain]), _report(["diagnose", str(MADE.logs[0])])]
+
+
+def _report(words: list[str]) -> bytes:
+    """The report of an answer."""
+    from ironlaw.cli.main import main as answer
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        path = Path(folder) / "report.html"
+        answer([*words, "--html", str(path)])
+        return path.read_bytes()
 
 
 def _examples(module: str) -> list[list[str]]:
