@@ -14,6 +14,7 @@ from ironlaw.cli.help import AnswerCommand
 from ironlaw.cli.output import json_text, print_line, print_note, print_text
 from ironlaw.errors import MissingOptionError, QuestionError, UnknownOptionError
 from ironlaw.files import check_output, is_file, open_file, parse_json, read_saved, write_file
+from ironlaw.report.saved import drawn
 
 LARGEST = 1 << 26  # bytes of a saved answer
 _HEAD = 4096  # bytes in which a saved answer says that it is one
@@ -77,7 +78,9 @@ def command(words: tuple[str, ...], output: str | None, theme: str, listed: bool
         check_output(output, "--output")
         if form in convert.PICTURES:
             convert.converter()
-    spec = table.draw(words[0], answer_of(found, words[1:]))
+    answer = answer_of(found, words[1:])
+    saved = words[1] if is_saved(words[1:]) else None
+    spec = table.draw(words[0], answer) if saved is None else drawn(saved, lambda: table.draw(words[0], answer))
     if output is not None and form is not None:
         write_file(output, convert.file_of(spec, form, theme), "--output")
         print_note(f"the figure is in {output}")
@@ -90,7 +93,7 @@ def command(words: tuple[str, ...], output: str | None, theme: str, listed: bool
 
 def answer_of(found: Any, words: Sequence[str]) -> Any:
     """The plain data of an answer: of a saved one, or of the verb that the figure draws, asked with these words."""
-    if len(words) == 1 and is_file(words[0]) and _is_saved(words[0]):
+    if is_saved(words):
         return read_saved(words[0], LARGEST)
     from ironlaw.cli.main import command_of
 
@@ -108,9 +111,11 @@ def answer_of(found: Any, words: Sequence[str]) -> Any:
     return answer
 
 
-def _is_saved(path: str) -> bool:
-    """Whether a file is a saved answer, and no trace, model or question: it says so at its beginning."""
-    with open_file(path) as file:
+def is_saved(words: Sequence[str]) -> bool:
+    """Whether a question is a file with a saved answer, and no trace, model or question: it says so at its beginning."""
+    if len(words) != 1 or not is_file(words[0]):
+        return False
+    with open_file(words[0]) as file:
         head = file.read(_HEAD).lstrip()
     return head.startswith(b"<") or b'"schema_version"' in head
 

@@ -46,13 +46,13 @@ def command(file: str, port: str, browser: bool, html: str | None) -> int:
     import_extra("starlette", "web", "ironlaw open (--html FILE needs nothing)")
     from ironlaw.web import app, draw
 
-    return serve(number, drawn(name, lambda: draw.saved_page(verb, answer, name, verb in app.VERBS)), browser)
+    return serve(number, drawn(name, lambda: str(draw.saved_page(verb, answer, name, verb in app.VERBS))), browser)
 
 
 def _write(verb: str, answer: dict[str, Any], name: str, html: str) -> None:
     """Write a saved answer as a report."""
     from ironlaw.page.report import report
 
-    text = drawn(name, lambda: report(answer, verb, ["again", name], date.today()))
+    text = drawn(name, lambda: str(report(answer, verb, ["again", name], date.today())))
     write_file(html, text.encode(), "--html")
     print_note(f"the report is in {html}")

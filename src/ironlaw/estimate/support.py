@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 VALUES, CEILINGS = SHIPPED / "bands" / "support.csv", SHIPPED / "bands" / "ceilings.csv"
 NEAR = 1.5  # a degree within this factor of one that ran is measured
 NEAR_WIDTH = 2.0  # matrices up to this factor as wide reach a comparable share of the peak
+LEAST_WIDTH = 0.8  # narrower ones alone say little: of 3,072 to 10,240 on A100 0.8 of the width loses 4 to 10 % of the MFU
 NEAR_LENGTH = 2.0  # a context-parallel degree counts for sequences within this factor
 STATUS = ("measured", "interpolated", "never measured")
 NEVER = STATUS.index("never measured")
@@ -318,8 +319,8 @@ def width_of(model: Model) -> float:
 def ceiling_of(group: Group) -> Ceiling | None:
     """The highest measured utilisations on the device of a group, in its format and kind of model, of models like its own.
 
-    Wide matrices reach more of the peak. So runs count whose matrices are at most NEAR_WIDTH times as wide as its own. Where none is within
-    that factor, wider ones count too; None where there are none of these either.
+    Wide matrices reach more of the peak. So runs count whose matrices are at most NEAR_WIDTH times as wide as its own, if one
+    of them is LEAST_WIDTH as wide or more. Else wider ones count; None where there are none of these either.
     """
     key = group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job)
     listed, width = read_ceilings().get(key, ()), width_of(group.job.model)
@@ -331,10 +332,10 @@ def ceiling_of(group: Group) -> Ceiling | None:
 def comparable(widths: Sequence[float], width: float) -> list[bool]:
     """Which of some widths that ran say how much of the peak a width reaches.
 
-    >>> comparable([768.0, 1536.0, 32768.0], 2048.0), comparable([1536.0, 32768.0], 14336.0), comparable([768.0], 14336.0)
+    >>> comparable([768.0, 2048.0, 32768.0], 2048.0), comparable([1536.0, 32768.0], 14336.0), comparable([9728.0], 14336.0)
     ([True, True, False], [True, True], [False])
     """
-    known = any(width / NEAR_WIDTH <= ran <= width * NEAR_WIDTH for ran in widths)
+    known = any(width * LEAST_WIDTH <= ran <= width * NEAR_WIDTH for ran in widths)
     wider = any(ran > width * NEAR_WIDTH for ran in widths)
     return [ran <= width * NEAR_WIDTH if known else wider for ran in widths]
 

@@ -16,7 +16,7 @@ def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
 
     Parameters
         tokens [token]: tokens of a micro-batch on a tensor-parallel group, >= 0
-        num_experts_per_tok [1]: experts a token visits, >= 1
+        num_experts_per_tok [1]: experts a token visits on average, > 0; below 1 where some are zero experts, which compute nothing
         tp [1]: tensor parallel ranks, >= 1
         etp [1]: tensor parallel ranks inside an expert, >= 1
         imbalance [1]: rows of the busiest rank over the mean, >= 1
@@ -28,7 +28,7 @@ def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
     32768.0
     """
     rows = ratio(1.0 * tokens * num_experts_per_tok * etp * imbalance, 1.0 * tp)
-    return inside(rows, tokens >= 0, num_experts_per_tok >= 1, tp >= 1, etp >= 1, imbalance >= 1)
+    return inside(rows, tokens >= 0, num_experts_per_tok > 0, tp >= 1, etp >= 1, imbalance >= 1)
 
 
 def distinct_share(domains, num_experts_per_tok, n_group, topk_group):
@@ -41,7 +41,7 @@ def distinct_share(domains, num_experts_per_tok, n_group, topk_group):
 
     Parameters
         domains [1]: places the experts are spread over: scale-up domains, or ranks, >= 1
-        num_experts_per_tok [1]: experts a token visits, >= 1
+        num_experts_per_tok [1]: experts a token visits on average, > 0; below 1 where some are zero experts, which compute nothing
         n_group [1]: groups the experts are split into, >= 1
         topk_group [1]: groups a token's experts lie in at most, >= 1
     Where: n_group >= topk_group
@@ -54,10 +54,12 @@ def distinct_share(domains, num_experts_per_tok, n_group, topk_group):
 
     >>> round(float(distinct_share(8, 8, 1, 1)), 4), float(distinct_share(1, 1, 1, 1))
     (0.6564, 1.0)
+    >>> float(distinct_share(8, 2 / 3, 1, 1))
+    1.0
     >>> round(float(distinct_share(8, 8, 8, 4)) * 8, 4), 4 * (1 - 0.75**8)  # DeepSeek-V3, a group a node: at most 4
     (3.5995, 3.59954833984375)
     """
-    drawn = np.where(num_experts_per_tok >= 1, 1.0 * num_experts_per_tok, 1.0)
+    drawn = np.maximum(1.0 * num_experts_per_tok, 1.0)  # a token that visits one expert or none has its copies in one place
     chosen, spread = ratio(1.0 * topk_group, 1.0 * n_group), np.maximum(ratio(1.0 * domains, 1.0 * n_group), 1.0)
     spans = np.greater_equal(domains, n_group)  # a group fills whole domains, or a domain whole groups
     limited, places = _limited(domains, n_group, topk_group), np.where(spans, topk_group * spread, 1.0 * domains)
@@ -65,8 +67,8 @@ def distinct_share(domains, num_experts_per_tok, n_group, topk_group):
     reached = np.where(spans, chosen, 1.0) * (1.0 - empty)
     if np.any(limited):
         reached = np.where(limited, _groups_reached(domains, drawn, n_group, topk_group, limited), reached)
-    share = ratio(1.0 * domains * reached, 1.0 * num_experts_per_tok)
-    return inside(share, domains >= 1, num_experts_per_tok >= 1, n_group >= 1, topk_group >= 1, n_group >= topk_group)
+    share = ratio(1.0 * domains * reached, drawn)
+    return inside(share, domains >= 1, num_experts_per_tok > 0, n_group >= 1, topk_group >= 1, n_group >= topk_group)
 
 
 MOST_GROUPS = 64  # more are no router's
@@ -177,7 +179,7 @@ def routing_deviation(rows, num_experts, num_experts_per_tok):
     Parameters
         rows [token]: mean rows of the place: an expert, or a rank of experts, >= 0
         num_experts [1]: experts that a token chooses from, >= 1
-        num_experts_per_tok [1]: experts a token visits, >= 1
+        num_experts_per_tok [1]: experts a token visits on average, > 0; below 1 where some are zero experts, which compute nothing
     Where: num_experts >= num_experts_per_tok
     Returns [token]: deviation
     Offset [token]: a deviation grows as the root of the rows
@@ -191,7 +193,7 @@ def routing_deviation(rows, num_experts, num_experts_per_tok):
     others = np.where(num_experts > 1, num_experts - 1.0, 1.0)
     share = ratio(np.maximum(1.0 * num_experts - num_experts_per_tok, 0.0), others)
     deviation = np.sqrt(np.maximum(1.0 * rows, 0.0) * share)
-    return inside(deviation, rows >= 0, num_experts >= 1, num_experts_per_tok >= 1, num_experts >= num_experts_per_tok)
+    return inside(deviation, rows >= 0, num_experts >= 1, num_experts_per_tok > 0, num_experts >= num_experts_per_tok)
 
 
 def overflow_rows(rows, deviation, capacity_rows):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ironlaw.earlier import check_version, rename_rates
 from ironlaw.errors import InputError
 from ironlaw.files import read_saved
+
+Drawn = TypeVar("Drawn")
 
 
 def read_answer(path: Path) -> tuple[str, dict[str, Any]]:
@@ -28,10 +30,10 @@ def read_answer(path: Path) -> tuple[str, dict[str, Any]]:
     return verb, in_todays_form(data)
 
 
-def drawn(name: str, draw: Callable[[], Any]) -> str:
+def drawn(name: str, draw: Callable[[], Drawn]) -> Drawn:
     """What a function draws; InputError where the answer lacks a part, or has one of another kind."""
     try:
-        return str(draw())
+        return draw()
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         missing = f"without {error}" if isinstance(error, KeyError) else "a part of it is not what an answer has"
         raise InputError(f"{name}: cannot be shown: {missing}; ask the question again with --json") from None

@@ -120,7 +120,7 @@ def answer_of(path: Path, name: str) -> dict[str, Any]:
     from ironlaw.web.work import VERBS
 
     verb, answer = read_answer(path)
-    page = drawn(name, lambda: draw.saved_page(verb, answer, name, verb in VERBS))
+    page = drawn(name, lambda: str(draw.saved_page(verb, answer, name, verb in VERBS)))
     return {"status": 200, "data": "", "title": name, "html": page}
 
 
