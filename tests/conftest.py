@@ -13,7 +13,7 @@ import pytest
 
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
-from ironlaw.estimate.abilities import choose
+from ironlaw.estimate.legality.abilities import choose
 
 # Examples are the same in every run, and no clock decides: `--hypothesis-profile random` draws new ones.
 SHARED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]}

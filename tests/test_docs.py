@@ -10,8 +10,8 @@ import pytest
 
 import paths
 from ironlaw.cli.main import VERBS
+from ironlaw.estimate.legality.rules import RULES
 from ironlaw.estimate.planner.space import AXES
-from ironlaw.estimate.rules import RULES
 from ironlaw.question.options import OPTIONS
 from ironlaw.search.question import OWN
 

@@ -243,7 +243,7 @@ def as_of_before(data: Any) -> Any:
     """An answer in the form that readers of answers bring it into: each plan of a search with its records, which today stand once for all."""
     if not isinstance(data, dict) or not isinstance(data.get("plans"), list) or "records" not in data:
         return data
-    from ironlaw.estimate.saved import whole_plan
+    from ironlaw.estimate.answer.saved import whole_plan
 
     rest = {key: value for key, value in data.items() if key not in ("records", "sources")}
     return {**rest, "plans": [whole_plan(data, plan) for plan in data["plans"]]}

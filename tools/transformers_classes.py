@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from ironlaw.catalog.config_json.read import model_from_config
 from ironlaw.catalog.model import Model
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, total_parameters
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import layer_activations
-from ironlaw.estimate.rates import flop_by_part
+from ironlaw.estimate.step.rates import flop_by_part
 from ironlaw.law import flops
 from ironlaw.terms import fold
 

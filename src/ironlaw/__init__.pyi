@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import IronlawError as IronlawError
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.measure.diagnose import Diagnosis
 from ironlaw.questions.answer import Answer
 from ironlaw.search.answer import SearchResult

@@ -116,7 +116,7 @@ def _grouped(table: Mapping[str, Option], own: str) -> dict[str, dict[str, Optio
 
 def _estimate_form() -> Form:
     def run() -> Callable[..., Any]:
-        from ironlaw.estimate.answer import estimate
+        from ironlaw.estimate.answer.estimate import estimate
 
         return estimate
 
@@ -264,7 +264,7 @@ class Verb:
         return [argument.name for argument in self._arguments if argument.positional]
 
     def __getattr__(self, name: str) -> Any:
-        """A name of the module that the verb's name also stands for: ``ironlaw.estimate.answer``."""
+        """A name of the module that the verb's name also stands for: ``ironlaw.estimate.answer.estimate``."""
         verb = self.__dict__.get("__name__", "")
         if not name.startswith("__"):
             try:

@@ -14,8 +14,8 @@ import pytest
 import ironlaw
 import paths
 from ironlaw.catalog import load
-from ironlaw.estimate import wires
-from ironlaw.estimate.as_data import row_data
+from ironlaw.estimate.answer.as_data import row_data
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.attention import flash_constants
 from ironlaw.report.explanation import explain
 from ironlaw.units import parse
@@ -182,8 +182,8 @@ def test_constants_between_group_sizes_lie_between_theirs(name: str, operation: 
     known = {int(key): group.bandwidth_fraction.value for key, group in record.smaller.items()} | {largest: record.bandwidth_fraction.value}
     assert sorted(known) == [g for g in (2, 4, 8) if g <= largest]
     for ranks, value in known.items():
-        assert wires.by_ranks(record, np.array([float(ranks)]))["fraction"].value == pytest.approx(value)
-    among = wires.by_ranks(record, np.array([1.0, 3.0, 6.0, 72.0]))["fraction"].value
+        assert group_links.by_ranks(record, np.array([float(ranks)]))["fraction"].value == pytest.approx(value)
+    among = group_links.by_ranks(record, np.array([1.0, 3.0, 6.0, 72.0]))["fraction"].value
     assert among[0] == pytest.approx(known[2]) and among[3] == pytest.approx(known[largest])
     assert min(known[2], known[4]) <= among[1] <= max(known[2], known[4])
     assert min(known[4], known[largest]) <= among[2] <= max(known[4], known[largest])
@@ -191,7 +191,7 @@ def test_constants_between_group_sizes_lie_between_theirs(name: str, operation: 
 
 def test_a_single_set_of_constants_applies_to_every_group() -> None:
     record = load.record("calibration", "mi300x").collective["all_reduce"]
-    assert wires.by_ranks(record, np.array([2.0, 8.0]))["fraction"] is record.bandwidth_fraction
+    assert group_links.by_ranks(record, np.array([2.0, 8.0]))["fraction"] is record.bandwidth_fraction
 
 
 # bf16 TFLOP/s reached by N = K, M; facts from the GEMM tables of github ai-dynamo/aiconfigurator (Apache-2.0), read

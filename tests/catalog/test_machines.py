@@ -5,8 +5,8 @@ import pytest
 import ironlaw
 from ironlaw.catalog import clouds, load
 from ironlaw.errors import QuestionError, UnknownNameError, UnsupportedError
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.wires import nic_rate
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.fabric.group_links import nic_rate
 
 ASKED = {"model": "llama-3-8b", "gpus": 8, "tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1, "seq_len": 2048, "recompute": "full"}
 TERA = 1e12

@@ -11,7 +11,7 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.catalog.audit import audit_file
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 
 DATA = Path(load.__file__).parent / "data"
 AMD = ["mi250x-gcd", "mi300x", "mi325x", "mi350x", "mi355x"]
@@ -85,9 +85,9 @@ def between(name: str, gpus: int, n: int, operation: str = "point_to_point") -> 
     (group,) = ironlaw.estimate("llama-3-8b", on=name, gpus=gpus, tp=1, pp=1, global_batch_size=gpus).groups
     size, ranks, one = np.array([2.0**30]), np.array([float(n)]), np.array([1.0])
     if operation == "point_to_point":
-        return float((size / wires.point_to_point(group.cluster, group.plan, "x", size, ranks, one).value)[0])
-    made = wires.collective(group.cluster, group.plan, "x", operation, ranks, size, one)
-    return float((size * wires.COLLECTIVES[operation].factor(ranks) / made.value)[0])
+        return float((size / group_links.point_to_point(group.cluster, group.plan, "x", size, ranks, one).value)[0])
+    made = group_links.collective(group.cluster, group.plan, "x", operation, ranks, size, one)
+    return float((size * group_links.COLLECTIVES[operation].factor(ranks) / made.value)[0])
 
 
 def test_two_neighbours_of_a_mesh_have_one_link() -> None:
@@ -111,7 +111,7 @@ def test_a_mesh_gives_a_group_the_links_among_its_peers(name: str) -> None:
 
     def rate(n: float) -> float:
         size, ranks = np.array([2.0**36]), np.array([n])
-        made = wires.all_to_all(group.cluster, group.plan, "x", ranks, size, np.array([1.0]))
+        made = group_links.all_to_all(group.cluster, group.plan, "x", ranks, size, np.array([1.0]))
         return float((size * (n - 1.0) / n / made.value)[0])
 
     assert rate(2.0) / rate(8.0) == pytest.approx(1 / 7, rel=0.01)

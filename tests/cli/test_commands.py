@@ -401,7 +401,7 @@ def test_help_and_plain_import_load_nothing_heavy():
     code += "import ironlaw.questions.compare; print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'numpy'" not in loaded
-    code = "import sys, ironlaw; ironlaw.estimate; import ironlaw.estimate.answer; print(sorted(sys.modules))"
+    code = "import sys, ironlaw; ironlaw.estimate; import ironlaw.estimate.answer.estimate; print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in ("torch", "matplotlib", "pandas", "pyarrow", "scipy", "rich", "pydantic"):
         assert f"'{heavy}'" not in loaded, heavy

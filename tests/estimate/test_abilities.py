@@ -14,7 +14,7 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import PlanError, UnsupportedError
-from ironlaw.estimate.rules import legality
+from ironlaw.estimate.legality.rules import legality
 from ironlaw.plan import Plan
 
 Chosen = dict[str, Any]  # the plan of an answer, with `layers` of the model and `routed`

@@ -10,12 +10,12 @@ import pytest
 
 import ironlaw
 from ironlaw.cautions.record import sentences
-from ironlaw.estimate import step
 from ironlaw.estimate.layer import experts
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network import context, sharding, tensor
 from ironlaw.estimate.pipeline import hand_overs
+from ironlaw.estimate.step import step
 from ironlaw.plan import AXES, RECOMPUTE_MODULES, Plan
 
 SHAPE = {

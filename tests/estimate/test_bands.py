@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironlaw.estimate.bands import likely_fastest, likely_ratio, winner_bias
+from ironlaw.estimate.answer.bands import likely_fastest, likely_ratio, winner_bias
 
 TIMES = st.lists(st.floats(0.1, 1000.0), min_size=1, max_size=6)
 WIDTHS = st.floats(0.02, 1.0)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.counts import matmul_parameters, stage_common, stage_routed
 from ironlaw.estimate.layer.kinds import kinds, sized
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.network import sharding
-from ironlaw.estimate.rates import beside_sequence
+from ironlaw.estimate.step.rates import beside_sequence
 from ironlaw.terms import BOUNDS
 from made_recipes import recipe_with_wide_products
 
@@ -159,7 +159,7 @@ def test_every_answer_hangs_together(question):
         assert part["band"] is None or part["band"][0] < value < part["band"][1]
     pair = ironlaw.estimate(model, **{**plan, "recompute": ["none", plan["recompute"]], "micro_batch_size": [1, plan["micro_batch_size"]]})
     assert (pair.step_seconds[1], pair.device_bytes[1]) == (answer.step_seconds[0], answer.device_bytes[0])
-    nic = one(wires.nic_rate(group.cluster).value)
+    nic = one(group_links.nic_rate(group.cluster).value)
     wider = ironlaw.estimate(model, **plan, nic_bandwidth=f"{2.0 * nic:.17g}B/s")
     assert wider.step_seconds[0] <= answer.step_seconds[0] * (1.0 + 1e-12)
     if plan["pp"] == 1:

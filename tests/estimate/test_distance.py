@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.cautions.record import sentences
-from ironlaw.estimate.bands import PARTS, band_data, coefficients, multiples, parts_of_band, place_of, width_parts
-from ironlaw.estimate.distance import NAMES, SIZES, TRAITS, UNKNOWN, differences, distance, log2
-from ironlaw.estimate.evidence import COLUMNS, PUBLISHERS, mean_gap, nearest, read_evidence, write_evidence
+from ironlaw.estimate.answer.bands import PARTS, band_data, coefficients, multiples, parts_of_band, place_of, width_parts
+from ironlaw.estimate.evidence.distance import NAMES, SIZES, TRAITS, UNKNOWN, differences, distance, log2
+from ironlaw.estimate.evidence.published_runs import COLUMNS, PUBLISHERS, mean_gap, nearest, read_evidence, write_evidence
 
 TEXTS = {"stack": ("fsdp", "nemo", "megatron"), "device": ("h100", "a100"), "architecture": ("hopper", "ampere"), "format": ("bf16", "fp8")}
 PLACES = st.fixed_dictionaries(

@@ -11,9 +11,9 @@ import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.correction import OwnRun, write_correction
-from ironlaw.estimate.slices import torus_rate
-from ironlaw.estimate.step import step
+from ironlaw.estimate.evidence.correction import OwnRun, write_correction
+from ironlaw.estimate.fabric.slices import torus_rate
+from ironlaw.estimate.step.step import step
 from ironlaw.law import exchanges, experts, overlap
 from ironlaw.plan import column, plan_with
 from ironlaw.validate.fit import constants, with_values

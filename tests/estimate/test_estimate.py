@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ironlaw
 import paths
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.table import answer_rows
+from ironlaw.estimate.answer.table import answer_rows
 from ironlaw.terms import BOUNDS
 
 PUBLISHED = paths.DATA / "published_rows.csv"
@@ -292,11 +292,11 @@ def test_groups_that_straddle_nodes_pay_the_fabric():
 
 
 def test_a_rack_of_72_holds_groups_of_32():
-    from ironlaw.estimate import wires
+    from ironlaw.estimate.fabric import group_links
 
     (group,) = ironlaw.estimate("llama-3-8b", on="gb200", gpus=256, global_batch_size=256).groups
-    assert wires.inner_ranks(group.cluster, group.plan, 32.0, 1.0)[0] == 32.0
-    assert wires.inner_ranks(group.cluster, group.plan, 128.0, 1.0)[0] == 64.0
+    assert group_links.inner_ranks(group.cluster, group.plan, 32.0, 1.0)[0] == 32.0
+    assert group_links.inner_ranks(group.cluster, group.plan, 128.0, 1.0)[0] == 64.0
 
 
 _ODD = st.fixed_dictionaries(

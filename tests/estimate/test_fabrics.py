@@ -10,9 +10,9 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError, UnitError, ValueRangeError
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.placement import pod_ranks
+from ironlaw.estimate.fabric import group_links
+from ironlaw.estimate.fabric.placement import pod_ranks
 from ironlaw.plan import column, plan_with
 from ironlaw.question.read import read_options
 
@@ -65,7 +65,7 @@ def test_time_never_falls_when_the_network_shrinks(model, plan):
 
 def test_half_of_the_network_is_a_network_of_half_the_rate():
     half = cluster(network_share=0.5)
-    assert wires.nic_rate(half).value == wires.nic_rate(cluster()).value / 2.0
+    assert group_links.nic_rate(half).value == group_links.nic_rate(cluster()).value / 2.0
     assert step(network_share=0.5) == pytest.approx(step(nic_bandwidth="25GB/s"), rel=1e-12)
 
 
@@ -83,7 +83,7 @@ def test_between_pods_of_llama_3_a_group_with_one_domain_in_each_has_a_seventh()
     """Section 3.3.1: 1:7 between pods. Two ranks in two pods exchange at a seventh of the rate of two nodes in one."""
     far, near = cluster(fabric="meta-24k-roce", pod_size=8.0, oversubscription=7.0), cluster(fabric="meta-24k-roce", oversubscription=1.0)
     plan = group(16, tp=8, dp_shard=2)
-    times = [wires.collective(c, plan, "sum", "all_gather", column(2), 8e9, 8.0).value[0] for c in (near, far)]
+    times = [group_links.collective(c, plan, "sum", "all_gather", column(2), 8e9, 8.0).value[0] for c in (near, far)]
     latency = near.scale_out.collective["all_gather"].latency.value
     assert (times[1] - latency) / (times[0] - latency) == pytest.approx(7.0, rel=1e-9)
 
@@ -93,7 +93,7 @@ def test_links_of_a_pod_carry_what_rings_send_and_no_more():
     size, ratio, nic = 64e15, 16.0, 50e9  # so large that its start does not count
     made = cluster(oversubscription=ratio, pod_size=64.0)
     plan = group(256, dp_shard=256)
-    term = wires.collective(made, plan, "sum", "all_gather", column(256), size, 1.0)
+    term = group_links.collective(made, plan, "sum", "all_gather", column(256), size, 1.0)
     fraction = term.inputs["outer_fraction"].value
     pod_of = np.arange(32) // 8  # of every domain; a rail's ring visits all domains in order and returns
     hops = [(pod_of[d], pod_of[(d + 1) % 32]) for d in range(32)]
@@ -104,7 +104,7 @@ def test_links_of_a_pod_carry_what_rings_send_and_no_more():
 
 def test_all_to_all_sends_out_of_its_pod_what_is_for_others():
     made, plan = cluster(oversubscription=8.0, pod_size=32.0), group(64, dp_shard=64)
-    term = wires.all_to_all(made, plan, "rows", column(64), 1e15, 1.0)
+    term = group_links.all_to_all(made, plan, "rows", column(64), 1e15, 1.0)
     fraction = term.inputs["outer_fraction"].value
     assert term.value[0] == pytest.approx(0.5 * 1e15 / (50e9 / 8.0 * fraction), rel=1e-3)
 

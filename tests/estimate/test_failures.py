@@ -15,7 +15,7 @@ from ironlaw.catalog import load
 from ironlaw.cautions.record import sentences
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.bind.failures import bind_failures
-from ironlaw.estimate.failures import CHECKPOINT_BYTES, Saved, failures_of
+from ironlaw.estimate.step.failures import CHECKPOINT_BYTES, Saved, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.question.asked import Asked, asked_of
 from ironlaw.report.estimate import page

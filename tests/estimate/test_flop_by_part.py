@@ -7,7 +7,7 @@ import pytest
 import ironlaw
 from ironlaw.cli.main import main
 from ironlaw.estimate.layer.counts import matmul_parameters
-from ironlaw.estimate.rates import flop_by_part
+from ironlaw.estimate.step.rates import flop_by_part
 from ironlaw.terms import scalar
 
 ASK = {"on": "h100-sxm", "gpus": 8, "tp": 1, "pp": 1, "zero": 3, "micro_batch_size": 1, "global_batch_size": 8, "recompute": "full"}

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.again import as_option
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.held import change_plan, differences, hold, likely_faster, plan_changes, results
-from ironlaw.estimate.saved import read_answer
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.reproduce import as_option
+from ironlaw.estimate.answer.saved import read_answer
+from ironlaw.estimate.what_if.change_options import change_plan, differences, hold, likely_faster, plan_changes, results
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options
 from ironlaw.report.held import held_lines

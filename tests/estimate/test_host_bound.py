@@ -12,7 +12,7 @@ import ironlaw
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import IronlawError
 from ironlaw.estimate.network.sharding import Waits, data_parallel
-from ironlaw.estimate.step import step
+from ironlaw.estimate.step.step import step
 from ironlaw.terms import shares
 from made_stacks import without_limits
 

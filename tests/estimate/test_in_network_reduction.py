@@ -7,8 +7,8 @@ import pytest
 
 import ironlaw
 from ironlaw.errors import UnknownNameError, UnsupportedError
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
+from ironlaw.estimate.fabric import group_links
 from ironlaw.launch.flags import flags_of
 from ironlaw.law import collectives
 from ironlaw.plan import column, plan_with
@@ -22,7 +22,7 @@ def cluster(on="h100-sxm", how=None, **options):
 
 def sums(made, n: float, size: float = 1e15, sharp: bool = False):
     """An all-reduce among n neighbours, as a term; a size so large that no start counts."""
-    return wires.collective(made, plan_with(gpus=column(n), dp_shard=column(n)), "sum", "all_reduce", column(n), size, 1.0, sharp)
+    return group_links.collective(made, plan_with(gpus=column(n), dp_shard=column(n)), "sum", "all_reduce", column(n), size, 1.0, sharp)
 
 
 def peak(constants, line: float = 450e9) -> float:
@@ -73,7 +73,9 @@ def test_a_rack_of_72_adds_in_its_switches_when_asked():
 def test_sharp_halves_what_a_rail_sends():
     """A ring of all ranks sends nearly twice its share on a rail; a tree of switches once."""
     plan = plan_with(gpus=column(512), tp=column(8), dp_shard=column(64))  # one rank of a group in every node
-    plain, added = (wires.collective(cluster(how=how), plan, "sum", "all_reduce", column(64), 1e15, 8.0, True) for how in (None, "sharp"))
+    plain, added = (
+        group_links.collective(cluster(how=how), plan, "sum", "all_reduce", column(64), 1e15, 8.0, True) for how in (None, "sharp")
+    )
     assert float(np.ravel(plain.inputs["outer_factor"])[0]) == pytest.approx(2 * 63 / 64)
     assert float(np.ravel(added.inputs["outer_factor"])[0]) == 1.0
     assert plain.value[0] / added.value[0] == pytest.approx(2 * 63 / 64, rel=1e-6)
@@ -95,7 +97,9 @@ def test_gathers_and_scatters_gain_nothing():
     """A rank receives (n - 1)/n of a gathered tensor whoever sends it, and sends as much of a scattered one."""
     for operation in ("all_gather", "reduce_scatter"):
         plan = plan_with(gpus=column(64), dp_shard=column(64))
-        times = [wires.collective(cluster(how=how), plan, "g", operation, column(64), 1e9, 1.0, True).value[0] for how in ("off", "on")]
+        times = [
+            group_links.collective(cluster(how=how), plan, "g", operation, column(64), 1e9, 1.0, True).value[0] for how in ("off", "on")
+        ]
         assert times[0] == times[1]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.context_methods import METHODS
 from ironlaw.estimate.layer.dispatchers import DISPATCHERS
 from ironlaw.estimate.layer.mixer import Mixer
@@ -30,7 +30,7 @@ MLPS = {"dense", "routed", "none"}
         (SCHEDULES, defaults.SCHEDULES),
         (METHODS, defaults.CP_METHODS),
         (DISPATCHERS, defaults.DISPATCHERS),
-        (wires.COLLECTIVES, COLLECTIVES),
+        (group_links.COLLECTIVES, COLLECTIVES),
     ],
     ids=("schedules", "context methods", "dispatchers", "collectives"),
 )

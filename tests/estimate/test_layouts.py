@@ -10,8 +10,8 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
+from ironlaw.estimate.answer.layouts import layouts_of, time_layout
 from ironlaw.estimate.bind.question import bind_question, with_batch
-from ironlaw.estimate.layouts import layouts_of, time_layout
 from ironlaw.estimate.planner.published import AXES, axes_on, is_published, published_axes, without_runs
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.report.estimate import page

@@ -9,8 +9,8 @@ import pytest
 
 import ironlaw
 from ironlaw.cli.main import main
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.left_open import LEAST, Settings, describe_settings, settings_data, settings_left_open
+from ironlaw.estimate.answer.reproduce import asked_data
+from ironlaw.estimate.what_if.left_open import LEAST, Settings, describe_settings, settings_data, settings_left_open
 
 AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "zero", "micro_batch_size", "recompute", "sp", "dp_replicate")
 DEVICES = ("h100-sxm", "a100-sxm-80gb", "b200-sxm", "gb200", "h200-sxm", "tpu-v5p")

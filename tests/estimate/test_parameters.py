@@ -9,9 +9,9 @@ import pytest
 
 import ironlaw
 from ironlaw.catalog import load
+from ironlaw.estimate.answer.parameters import parameters_data
 from ironlaw.estimate.bind.model import plain_model
 from ironlaw.estimate.layer.kinds import kinds
-from ironlaw.estimate.parameters import parameters_data
 
 MODELS = {name: plain_model(load.record("models", name)) for name in load.names("models")}
 

@@ -14,9 +14,9 @@ from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.record import sentences
 from ironlaw.errors import ValueRangeError
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.placement import cut_groups, group_spans, nearest_slices, placement, slices_of
+from ironlaw.estimate.fabric import group_links
+from ironlaw.estimate.fabric.placement import cut_groups, group_spans, nearest_slices, placement, slices_of
 from ironlaw.plan import column, plan_with
 
 MODEL_70B = {"on": "gb200", "tp": 4, "pp": 4, "vpp": 5, "zero": 1, "micro_batch_size": 1, "recompute": "none", "framework": "megatron"}
@@ -100,11 +100,11 @@ def test_whole_nodes_are_as_ever():
     plan = plan.take(np.flatnonzero(plan.gpus % 8 == 0))
     nodes = cluster("h100-sxm")
     several = plan.take(np.flatnonzero(plan.gpus > 8))
-    assert np.all(wires.domain_ranks(nodes, several) == 8.0)
-    assert np.array_equal(wires.domains_taken(nodes, plan), np.ceil(plan.gpus / 8.0))
+    assert np.all(group_links.domain_ranks(nodes, several) == 8.0)
+    assert np.array_equal(group_links.domains_taken(nodes, plan), np.ceil(plan.gpus / 8.0))
     for n, stride in ((plan.tp, 1.0), (plan.ep, plan.etp), (plan.dp_shard, plan.tp * plan.cp), (plan.pp, plan.gpus / plan.pp)):
         before = np.minimum(n, np.maximum(np.floor(np.gcd((n * stride).astype(int), 8) / stride), 1.0))
-        assert np.array_equal(wires.inner_ranks(nodes, plan, n, stride), before)
+        assert np.array_equal(group_links.inner_ranks(nodes, plan, n, stride), before)
 
 
 def share_of(on="gb200", gpus=2048, **sizes):
@@ -218,8 +218,8 @@ def test_the_share_can_be_given():
 def test_the_rest_in_the_last_domain_sets_the_pace():
     """2,048 in full racks of 72: 28 racks, and 32 in the last. Of the 512 ranks that reduce gradients with tp 4 the last rack has 8."""
     plan = plan_with(gpus=column(2048), tp=column(4), dp_shard=column(512))
-    assert wires.inner_ranks(cluster(gpus_per_domain=72.0), plan, plan.dp_shard, plan.tp)[0] == 8.0
-    assert wires.inner_ranks(cluster(gpus_per_domain=64.0), plan, plan.dp_shard, plan.tp)[0] == 16.0
+    assert group_links.inner_ranks(cluster(gpus_per_domain=72.0), plan, plan.dp_shard, plan.tp)[0] == 8.0
+    assert group_links.inner_ranks(cluster(gpus_per_domain=64.0), plan, plan.dp_shard, plan.tp)[0] == 16.0
 
 
 def test_a_share_that_cuts_a_group_is_named():
@@ -324,13 +324,13 @@ def test_a_pair_uses_its_bridge_and_a_larger_group_does_not():
     """Two A100 PCIe have 300 GB/s over bridges and 32 GB/s without; the fitted share of the rate is the same, so the ratio shows."""
     plain, bridged = cluster("a100-pcie-80gb"), cluster("a100-pcie-80gb", node="a100-pcie-8-bridged")
     plan = plan_with(gpus=column([8.0, 8.0]), tp=column([2.0, 4.0]), dp_shard=column([4.0, 2.0]))
-    rates = [wires.collective(c, plan, "", "all_reduce", plan.tp, 1e9, 1.0).inputs["inner_rate"] for c in (plain, bridged)]
+    rates = [group_links.collective(c, plan, "", "all_reduce", plan.tp, 1e9, 1.0).inputs["inner_rate"] for c in (plain, bridged)]
     assert rates[0].value == 32e9
     assert rates[1].tolist() == [300e9, 32e9]
-    data = wires.collective(bridged, plan, "", "all_reduce", plan.dp_shard, 1e9, plan.tp)
+    data = group_links.collective(bridged, plan, "", "all_reduce", plan.dp_shard, 1e9, plan.tp)
     assert np.all(data.inputs["inner_rate"] == 32e9), "ranks that are two apart share no bridge"
     pair = plan_with(gpus=column(2.0), pp=column(2.0))
-    hop = {c.node.name: float(wires.point_to_point(c, pair, "", 1e9, pair.pp, 1.0).value[0]) for c in (plain, bridged)}
+    hop = {c.node.name: float(group_links.point_to_point(c, pair, "", 1e9, pair.pp, 1.0).value[0]) for c in (plain, bridged)}
     assert hop["a100-pcie-8-bridged"] < hop["a100-pcie-8"] / 5.0
 
 

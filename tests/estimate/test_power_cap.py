@@ -5,7 +5,7 @@ import pytest
 from ironlaw import sweep
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.law import kernels
 from ironlaw.terms import scalar
 

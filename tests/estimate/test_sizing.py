@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironlaw.estimate.sizing import counts_below, fewest_count, most_count, round_counts
+from ironlaw.estimate.what_if.sizing import counts_below, fewest_count, most_count, round_counts
 
 
 @given(st.floats(1.0, 131072.0), st.floats(1.0, 10000.0), st.floats(0.6, 1.0))

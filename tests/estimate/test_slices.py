@@ -11,10 +11,10 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError, QuestionError, UnsupportedError, ValueRangeError
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.placement import slices_of
-from ironlaw.estimate.slices import is_slice, slice_shape, torus_rate, wraps, written
+from ironlaw.estimate.fabric import group_links
+from ironlaw.estimate.fabric.placement import slices_of
+from ironlaw.estimate.fabric.slices import is_slice, slice_shape, torus_rate, wraps, written
 from ironlaw.law import torus
 from ironlaw.plan import column, plan_with
 
@@ -151,5 +151,5 @@ def test_two_slices_of_a_cube_are_slower_than_one_of_two():
 
 def test_an_all_to_all_is_not_sped_up_by_axes():
     made, plan = cluster(), plan_with(gpus=column(64), dp_shard=column(64))
-    one = wires.all_to_all(made, plan, "rows", column(64), 1e9, 1.0)
+    one = group_links.all_to_all(made, plan, "rows", column(64), 1e9, 1.0)
     assert float(np.ravel(one.inputs["inner_rate"].value)[0]) == made.node.scale_up_bandwidth.value

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import ironlaw
 from ironlaw.cautions.record import sentences
 from ironlaw.errors import CatalogError
-from ironlaw.estimate import support
-from ironlaw.estimate.answer import evaluate_plans
-from ironlaw.estimate.rates import below_peak
-from ironlaw.estimate.rules import broken
+from ironlaw.estimate.answer.estimate import evaluate_plans
+from ironlaw.estimate.evidence import support
+from ironlaw.estimate.legality.rules import broken
+from ironlaw.estimate.step.rates import below_peak
 from ironlaw.report.estimate import page, support_words
 from ironlaw.search.answer import run
 from ironlaw.search.as_data import search_data

@@ -8,8 +8,8 @@ import paths
 from ironlaw.catalog.config_json.read import model_from_config
 from ironlaw.errors import IronlawError, QuestionError, UnsupportedError, ValueRangeError
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.rates import flop_by_part
-from ironlaw.estimate.rules import broken
+from ironlaw.estimate.legality.rules import broken
+from ironlaw.estimate.step.rates import flop_by_part
 
 CONFIGS = paths.DATA / "hf_configs" / "towers"
 SEES, HEARS = str(CONFIGS / "qwen3-vl-8b.json"), str(CONFIGS / "qwen2-audio-7b.json")

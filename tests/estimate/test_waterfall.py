@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw.estimate.step import step
-from ironlaw.estimate.waterfall import LOSSES, MEANING, waterfall
+from ironlaw.estimate.step.step import step
+from ironlaw.estimate.step.waterfall import LOSSES, MEANING, waterfall
 from ironlaw.questions.remedies import LOSS_REMEDIES
 from ironlaw.terms import shares
 
@@ -107,7 +107,7 @@ def test_the_page_has_the_waterfall_in_one_line(ask):
 def test_it_is_explained(ask):
     explained = ask("estimate", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--explain", "mfu")[1]
     assert explained.startswith("from the peak to the MFU")
-    assert "ironlaw.estimate.rates.utilisation" in explained  # the formula of MFU stays
+    assert "ironlaw.estimate.step.rates.utilisation" in explained  # the formula of MFU stays
     assert explained.count("GEMMs slower than peak") == 1
 
 

@@ -15,8 +15,8 @@ from ironlaw.catalog import load
 from ironlaw.catalog.citations import cite, works_of
 from ironlaw.catalog.sourced import ASKED, READING, Reading, Source, Sourced, watch_sources
 from ironlaw.cli.main import VERBS, command_of
-from ironlaw.estimate.as_data import trees_of
-from ironlaw.estimate.term_data import term_sources
+from ironlaw.estimate.answer.as_data import trees_of
+from ironlaw.estimate.answer.term_data import term_sources
 
 MODEL = {"model": "llama-3-8b", "gpus": 16, "tp": 2, "pp": 1, "global_batch_size": 64}
 DEVICES = ("h100-sxm", "b200", "mi300x", "a100-sxm-80gb")  # each with measurements of its own

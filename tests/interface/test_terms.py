@@ -11,8 +11,8 @@ import pytest
 import ironlaw
 import paths
 from ironlaw.errors import UnknownNameError
-from ironlaw.estimate.as_data import origins_of, row_data, trees_of
-from ironlaw.estimate.term_data import law_anchor, number, term_data, walk_paths
+from ironlaw.estimate.answer.as_data import origins_of, row_data, trees_of
+from ironlaw.estimate.answer.term_data import law_anchor, number, term_data, walk_paths
 from ironlaw.formulas import computed, condition, formula_text, parsed
 from ironlaw.report.explanation import explained_data
 from ironlaw.terms import BOUNDS, MEMORY_KINDS, plain

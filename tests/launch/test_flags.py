@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 import ironlaw
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.as_data import layers_by_stage as stages_of
-from ironlaw.estimate.as_data import plan_data
+from ironlaw.estimate.answer.as_data import layers_by_stage as stages_of
+from ironlaw.estimate.answer.as_data import plan_data
+from ironlaw.estimate.answer.reproduce import asked_data
 from ironlaw.launch.flags import MEGATRON, MEGATRON_OVERLAPS, flags_of
 from ironlaw.launch.megatron.options import options_from_arguments
 from ironlaw.launch.megatron.patterns import layers_by_stage, stage_flags

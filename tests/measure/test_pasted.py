@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from ironlaw.errors import InputError
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.measured import rank_suspects
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.what_if.measured_run import rank_suspects
 from ironlaw.measure.diagnose import diagnose
 from ironlaw.measure.kernels.names import shipped_names
 from ironlaw.measure.logs import read_log

@@ -10,7 +10,7 @@ import pytest
 from ironlaw import sweep
 from ironlaw.cli.main import main
 from ironlaw.errors import PlanError, UnknownNameError
-from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.answer.estimate import estimate
 from ironlaw.law import batches, cost
 
 PLAN = {"micro_batch_size": 1, "tp": 1, "pp": 1, "zero": 1, "framework": "megatron", "recompute": "none"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ironlaw
-from ironlaw.estimate.near_counts import candidates, counts_that_work, nearest_counts
+from ironlaw.estimate.what_if.near_counts import candidates, counts_that_work, nearest_counts
 
 MODELS = ("llama-3-8b", "llama-3-70b", "qwen-3-235b-a22b", "deepseek-v3")
 DEVICES = ("h100-sxm", "b200-sxm", "gb200", "mi300x", "tpu-v5p")

@@ -12,7 +12,7 @@ import pytest
 
 from ironlaw import diff
 from ironlaw.catalog import load
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.question.read import read_options
 from ironlaw.questions.diff.terms import contributions
 

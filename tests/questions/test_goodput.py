@@ -40,7 +40,7 @@ def test_restarts_are_a_part_of_the_expected_time():
 
 
 def test_goodput_equals_that_of_the_estimate():
-    from ironlaw.estimate.answer import estimate
+    from ironlaw.estimate.answer.estimate import estimate
 
     (row,) = goodput("llama-3.1-405b", gpus=16384, **LLAMA)["sizes"]
     run = estimate("llama-3.1-405b", gpus=16384, **LLAMA).groups[0].run

@@ -9,7 +9,7 @@ import pytest
 from ironlaw import textbook
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.answer.estimate import estimate
 
 ASKED = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "global_batch_size": 64, "tp": 1, "pp": 1, "micro_batch_size": 1}
 ASKED |= {"zero": 3, "recompute": "none"}

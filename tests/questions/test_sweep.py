@@ -11,7 +11,7 @@ import paths
 from ironlaw import sites, sweep
 from ironlaw.cli.main import main
 from ironlaw.errors import QuestionError, SpaceError, UnitError, ValueRangeError
-from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.answer.estimate import estimate
 
 CASES = {
     case["id"]: case

@@ -14,7 +14,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.sourced import GRADES, Sourced
 from ironlaw.cli.main import main
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import answer as estimated
+from ironlaw.estimate.answer.estimate import answer as estimated
 from ironlaw.law import activations, formats, run, states
 from ironlaw.questions.textbook.options import CHAPTERS, TABLES
 from ironlaw.questions.textbook.tables import read_numbers

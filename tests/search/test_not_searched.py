@@ -9,12 +9,12 @@ import pytest
 import ironlaw
 from ironlaw.cautions.record import sentences
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.held import change_options, results
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.saved import read_answer
 from ironlaw.estimate.planner.rows import columns_of
 from ironlaw.estimate.planner.space import AXES, read_space
 from ironlaw.estimate.planner.unsearched import PLACES, describe_unsearched
-from ironlaw.estimate.saved import read_answer
+from ironlaw.estimate.what_if.change_options import change_options, results
 from ironlaw.question.decisions import FASTEST, OF_STAGES
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import read_options

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ironlaw.estimate.as_data import row_data
+from ironlaw.estimate.answer.as_data import row_data
 
 ASKED = ("plan", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8..16", "--global-batch-size", "64", "--fix", "tp=2,cp=1", "--tokens", "1T")
 
@@ -47,7 +47,7 @@ def test_plans_name_sources_and_records_that_the_search_has_once(found):
 
 
 def test_a_saved_plan_has_its_records_again(found, tmp_path):
-    from ironlaw.estimate.saved import read_answer
+    from ironlaw.estimate.answer.saved import read_answer
 
     _, data = found
     (tmp_path / "plans.json").write_text(json.dumps(data))

@@ -15,14 +15,14 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import InputError, IronlawError, QuestionError, SpaceError, UnknownNameError, ValueRangeError
-from ironlaw.estimate import rules
 from ironlaw.estimate.bind.question import bind_question
+from ironlaw.estimate.legality import rules
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.planner import grid, plans, tasks
 from ironlaw.estimate.planner.grid import Choices, rooms
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import step_parts, whole_step
+from ironlaw.estimate.step.step import step_parts, whole_step
 from ironlaw.plan import Plan, recompute_columns
 from ironlaw.question.asked import asked_of
 from ironlaw.question.read import read_options

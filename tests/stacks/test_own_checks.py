@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import ironlaw
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.as_data import layers_by_stage, plan_data
+from ironlaw.estimate.answer.as_data import layers_by_stage, plan_data
+from ironlaw.estimate.answer.reproduce import asked_data
 from ironlaw.estimate.layer.kinds import values_of
 from ironlaw.launch.flags import flags_of
 

@@ -10,7 +10,7 @@ import pytest
 import ironlaw
 from ironlaw.estimate.pipeline.bubbles import Loads, chunked_at_least
 from ironlaw.estimate.pipeline.schedules import SCHEDULES
-from ironlaw.estimate.timeline import timeline
+from ironlaw.estimate.step.timeline import timeline
 from ironlaw.validate.bubbles import bubble_error, bubble_error_max, law_and_simulation, random_layout
 
 WITHIN = 0.01  # of the passes of a step

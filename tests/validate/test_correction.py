@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.errors import InputError, QuestionError
-from ironlaw.estimate.bands import level_law
-from ironlaw.estimate.correction import MOST_ROWS, OwnRun, covariance, posterior, read_correction, spread_of, write_correction
-from ironlaw.estimate.distance import distance
+from ironlaw.estimate.answer.bands import level_law
+from ironlaw.estimate.evidence.correction import MOST_ROWS, OwnRun, covariance, posterior, read_correction, spread_of, write_correction
+from ironlaw.estimate.evidence.distance import distance
 from ironlaw.validate.predict import times
 from made_runs import GPT, mapped, ready
 

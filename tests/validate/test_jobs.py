@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ironlaw.estimate.answer import answer, estimate
+from ironlaw.estimate.answer.estimate import answer, estimate
 from ironlaw.report.estimate import page
 from ironlaw.validate import argued, jobs
 from ironlaw.validate.plans import PLAN, Pair, as_printed, slope

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from ironlaw.estimate.bands import level_law
+from ironlaw.estimate.answer.bands import level_law
 from ironlaw.validate.fit import RECORD
 from ironlaw.validate.own_runs import NEAR, REACHES, SHARES, Pairs, judge, learn, pairs_of
 from made_runs import ready

@@ -11,7 +11,7 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.table import options_of
+from ironlaw.estimate.answer.table import options_of
 from ironlaw.question.recipes import read_precision
 from ironlaw.validate.fill import Apart, SkipError
 from ironlaw.validate.predict import prepare, times

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ironlaw
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.table import answer_many, read_table
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.table import answer_many, read_table
 from ironlaw.validate import predict
 from ironlaw.validate.fill import Apart, SkipError, number
 from ironlaw.validate.predict import prepare, times

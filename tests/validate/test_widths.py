@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import ironlaw
 from ironlaw.catalog import load
-from ironlaw.estimate.bands import PARTS, coefficients, parts_of_band
-from ironlaw.estimate.distance import NAMES
+from ironlaw.estimate.answer.bands import PARTS, coefficients, parts_of_band
+from ironlaw.estimate.evidence.distance import NAMES
 from ironlaw.validate.fit import COVERAGE, RECORD, weighted_quantile
 from ironlaw.validate.predict import prepare, times
 from ironlaw.validate.runs import map_row, read_runs

@@ -597,10 +597,10 @@ class Bands(Record):
     coverage: Sourced = quantity("1", most=0.999)
     width: dict[str, Sourced] = quantities(
         "1", most=WIDEST
-    )  # part of a step's half-width -> what it is for a multiple of 1; see estimate.bands
+    )  # part of a step's half-width -> what it is for a multiple of 1; see estimate.answer.bands
     level: dict[str, Sourced] = quantities(
         "1", most=WIDEST
-    )  # share, reach: correlation of errors of one publisher's runs; see estimate.correction
+    )  # share, reach: correlation of errors of one publisher's runs; see estimate.evidence.correction
     memory: dict[str, Sourced] = quantities("1", most=WIDEST)  # half-widths by framework, by "framework on accelerator", and "any"
     memory_centre: dict[str, Sourced] = quantities(
         "1", least=-WIDEST, most=WIDEST

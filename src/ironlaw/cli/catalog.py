@@ -111,7 +111,7 @@ _TYPICAL = (  # questions whose answers together have the terms that an estimate
 
 def _terms(folders: tuple[str, ...]) -> list[dict[str, str]]:
     """The names of the terms of typical estimates; --explain list prints those of one answer."""
-    from ironlaw.estimate.answer import answer
+    from ironlaw.estimate.answer.estimate import answer
     from ironlaw.question.read import read_options
     from ironlaw.report.explanation import term_names
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ironlaw.estimate.answer import Estimate
-    from ironlaw.estimate.held import Held
-    from ironlaw.estimate.left_open import Settings
-    from ironlaw.estimate.offers import Offer
+    from ironlaw.estimate.answer.estimate import Estimate
+    from ironlaw.estimate.what_if.change_options import Held
+    from ironlaw.estimate.what_if.left_open import Settings
+    from ironlaw.estimate.what_if.offers import Offer
 
 _EXAMPLES = """
 \b
@@ -82,7 +82,7 @@ def command(
 
         return _answer_rows(Path(rows), {**options, **({"model": model} if model else {})}, catalog, form)
     question, where = question_of(model, options)
-    from ironlaw.estimate.answer import answer
+    from ironlaw.estimate.answer.estimate import answer
     from ironlaw.question.read import read_options
 
     estimate = answer({**read_options(question, where), **read_options(options)}, catalog)
@@ -91,7 +91,7 @@ def command(
 
 def _show_held(path: str, model: str | None, flags: dict[str, Any], folders: tuple[str, ...], form: Form) -> int:
     """Print the plan of an answer with the options that change, beside the plan that the tool would choose."""
-    from ironlaw.estimate.held import hold
+    from ironlaw.estimate.what_if.change_options import hold
     from ironlaw.question.read import read_options
 
     question, where = question_of(model, flags) if model else ({}, "")
@@ -136,10 +136,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def show(estimate: Estimate, form: Form, held: Held | None = None) -> int:
     """Print one answer; the exit status is 0 if the plan fits. ``held``: how it came from another answer."""
-    from ironlaw.estimate.left_open import describe_settings, settings_left_open
-    from ironlaw.estimate.near_counts import nearest_counts, no_such_plan
-    from ironlaw.estimate.offers import offers
-    from ironlaw.estimate.rules import broken
+    from ironlaw.estimate.legality.rules import broken
+    from ironlaw.estimate.what_if.left_open import describe_settings, settings_left_open
+    from ironlaw.estimate.what_if.near_counts import nearest_counts, no_such_plan
+    from ironlaw.estimate.what_if.offers import offers
     from ironlaw.report.whole_answer import whole_answer
 
     group, at = estimate.place_of(0)
@@ -208,7 +208,7 @@ def row_status(estimate: Estimate, index: int) -> int:
 
 def _answer_rows(path: Path, flags: dict[str, Any], folders: tuple[str, ...], form: Form) -> int:
     """Answer a CSV: one line (or JSON object, or row) per row, in order; a wrong row prints its error and does not stop the others."""
-    from ironlaw.estimate.table import answer_rows, read_table, strange_headers
+    from ironlaw.estimate.answer.table import answer_rows, read_table, strange_headers
     from ironlaw.report.estimate import row_line
 
     if form.explain is not None:
@@ -255,7 +255,7 @@ def _row_data(estimate: Estimate, index: int, form: Form) -> dict[str, Any]:
         return estimate.row(index)
     if form.name == "table":
         return {}
-    from ironlaw.estimate.columns import estimate_row
+    from ironlaw.estimate.answer.columns import estimate_row
 
     return estimate_row(*estimate.place_of(index))
 

@@ -201,7 +201,7 @@ def _describe(question: Question, folders: tuple[str, ...], as_json: bool) -> in
 
     data = describe_space(question, folders)
     if as_json:
-        from ironlaw.estimate.as_data import common_keys
+        from ironlaw.estimate.answer.as_data import common_keys
 
         print_text(json_text({**common_keys([], [], folders), **data}) + "\n")
         return 0

@@ -110,7 +110,7 @@ def command(
     if plans:
         return _plans(Path(runs) if runs is not None else RUNS, folders, as_json, markdown)
     if correction is not None:
-        from ironlaw.estimate.correction import check_correction_target
+        from ironlaw.estimate.evidence.correction import check_correction_target
 
         check_correction_target(correction)
     scored = Path(next((file for file in (mine, runs) if file is not None), RUNS))
@@ -145,7 +145,7 @@ def _print_scores(scores: Validation, by: str, folders: tuple[str, ...], form: F
 
 def _scores_json(scores: Validation, by: str, folders: tuple[str, ...]) -> str:
     """The scores of runs as JSON."""
-    from ironlaw.estimate.as_data import common_keys
+    from ironlaw.estimate.answer.as_data import common_keys
     from ironlaw.validate import session
     from ironlaw.validate.score import far_apart
 
@@ -170,7 +170,7 @@ def _shipped(form: Form) -> int:
 
     found = shipped.read_shipped()
     if form.name == "json":
-        from ironlaw.estimate.as_data import common_keys
+        from ironlaw.estimate.answer.as_data import common_keys
 
         text = json.dumps({**common_keys([], [], ()), **found}, indent=1, allow_nan=False)
     elif form.name in ("csv", "markdown"):
@@ -194,7 +194,7 @@ def _fits(path: Path, folders: tuple[str, ...], as_json: bool) -> int:
 
     rows = fits.fits(path, folders)
     if as_json:
-        from ironlaw.estimate.as_data import common_keys
+        from ironlaw.estimate.answer.as_data import common_keys
 
         data = {
             **common_keys([], [], folders),
@@ -223,7 +223,7 @@ def _refuse_together(given: list[str]) -> None:
 
 def _predictions(given: Path, path: Path, by: str, folders: tuple[str, ...], as_json: bool) -> int:
     """Score another tool's predictions of published runs beside ours."""
-    from ironlaw.estimate.table import read_table
+    from ironlaw.estimate.answer.table import read_table
     from ironlaw.validate import others, session
 
     read = others.read_predictions(given, {cells.get("id", "") for _, cells in read_table(path)} - {""})
@@ -287,8 +287,8 @@ def _fit() -> int:
 
 def _write_correction(scores: Validation, path: Path, source: Path) -> None:
     """Write the correction of step times from a user's runs; refuse where none was scored."""
-    from ironlaw.estimate.bands import level_law
-    from ironlaw.estimate.correction import write_correction
+    from ironlaw.estimate.answer.bands import level_law
+    from ironlaw.estimate.evidence.correction import write_correction
     from ironlaw.validate.own_runs import runs_to_correct_by
 
     runs = runs_to_correct_by(scores.in_sample)

@@ -129,7 +129,7 @@ class Answer(Shown):
         Answers the question once more, unless its sources were watched from the start.
         """
         from ironlaw.catalog.citations import cite
-        from ironlaw.estimate.citations import laws_of
+        from ironlaw.estimate.answer.citations import laws_of
 
         answer = self if self.read is not None else answer_question(self.verb, self.given, self.catalog, cite=True)
         return cite(answer.read or (), laws_of(answer.terms))

@@ -11,11 +11,11 @@ from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.cluster import cluster_of
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.near_counts import describe_counts, nearest_counts, no_such_plan
-from ironlaw.estimate.offers import describe_offers, offers
+from ironlaw.estimate.what_if.near_counts import describe_counts, nearest_counts, no_such_plan
+from ironlaw.estimate.what_if.offers import describe_offers, offers
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.forms import need
 from ironlaw.question.options import OPTIONS as ESTIMATE

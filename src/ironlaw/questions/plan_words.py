@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.terms import scalar
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.measured import MeasuredRun, mfu_words
+from ironlaw.estimate.what_if.measured_run import MeasuredRun, mfu_words
 from ironlaw.questions.answer import Column, Table, filled_columns
 
 SUSPECTS = (

@@ -14,9 +14,9 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import headline_data
 from ironlaw.errors import UnknownNameError, UnsupportedError
-from ironlaw.estimate.as_data import common_keys
-from ironlaw.estimate.term_data import Origins, labels, laws_of, sources_data, term_data, term_sources, times_above, walk_paths
-from ironlaw.estimate.whole_counts import whole_counts
+from ironlaw.estimate.answer.as_data import common_keys
+from ironlaw.estimate.answer.term_data import Origins, labels, laws_of, sources_data, term_data, term_sources, times_above, walk_paths
+from ironlaw.estimate.answer.whole_counts import whole_counts
 from ironlaw.questions.answer import Answer, Column, Table, heading
 from ironlaw.report.columns import set_line
 from ironlaw.report.explanation import LISTED, NAMES, node_lines

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.cautions.record import sentences
-from ironlaw.estimate.as_data import warnings
+from ironlaw.estimate.answer.as_data import warnings
 from ironlaw.report import estimate as pages
 from ironlaw.report import search
 from ironlaw.report.terminal import Ink
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
-    from ironlaw.estimate.left_open import Settings
-    from ironlaw.estimate.offers import Offer
+    from ironlaw.estimate.answer.estimate import Estimate
+    from ironlaw.estimate.what_if.left_open import Settings
+    from ironlaw.estimate.what_if.offers import Offer
 
 LINES = 6  # of the first paragraph: a title and five lines
 

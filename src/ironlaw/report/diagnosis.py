@@ -10,7 +10,7 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import Sentence, headline_data, sentences
-from ironlaw.estimate.as_data import common_keys
+from ironlaw.estimate.answer.as_data import common_keys
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.throughput import describe_data, tabulate_suspects
 from ironlaw.report.answer import table_lines

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ironlaw import units
-from ironlaw.estimate.many_lengths import documents_data
+from ironlaw.estimate.answer.many_lengths import documents_data
 from ironlaw.terms import scalar
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.group import Group
+    from ironlaw.estimate.answer.group import Group
     from ironlaw.report.terminal import Ink
 
 WAYS = {  # of packing, in words

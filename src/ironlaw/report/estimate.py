@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ironlaw import units
 from ironlaw.catalog.sourced import watch_sources
 from ironlaw.cautions.record import Sentence, headline_data
-from ironlaw.estimate.as_data import (
+from ironlaw.estimate.answer.as_data import (
     assumptions,
     bound_data,
     faster_data,
@@ -27,22 +27,22 @@ from ironlaw.estimate.as_data import (
     warnings,
     waterfall_data,
 )
-from ironlaw.estimate.bands import band_data, likely_rate, memory_band, nearest_runs, step_band
+from ironlaw.estimate.answer.bands import band_data, likely_rate, memory_band, nearest_runs, step_band
+from ironlaw.estimate.answer.parameters import parameters_data
+from ironlaw.estimate.answer.term_data import number
 from ironlaw.estimate.bind.batch import in_words
+from ironlaw.estimate.evidence.support import support_data
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.left_open import describe_settings
-from ironlaw.estimate.measured import mfu_words
+from ironlaw.estimate.legality.rules import broken_rules
 from ironlaw.estimate.memory.start import BEFORE_THE_FIRST_STEP
-from ironlaw.estimate.offers import describe_offers
-from ironlaw.estimate.parameters import parameters_data
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.planner.unsearched import describe_unsearched
-from ironlaw.estimate.routing import routing_data
-from ironlaw.estimate.rules import broken_rules
-from ironlaw.estimate.step import MICRO_BATCHES
-from ironlaw.estimate.support import support_data
-from ironlaw.estimate.term_data import number
-from ironlaw.estimate.waterfall import LOSSES
+from ironlaw.estimate.step.routing import routing_data
+from ironlaw.estimate.step.step import MICRO_BATCHES
+from ironlaw.estimate.step.waterfall import LOSSES
+from ironlaw.estimate.what_if.left_open import describe_settings
+from ironlaw.estimate.what_if.measured_run import mfu_words
+from ironlaw.estimate.what_if.offers import describe_offers
 from ironlaw.page.words import is_doubtful
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.defaults import CERTAINTY
@@ -54,11 +54,11 @@ from ironlaw.report.terminal import Ink, bar, dollars, likelihood, short
 from ironlaw.terms import Term, scalar
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
-    from ironlaw.estimate.group import Group
-    from ironlaw.estimate.held import Held
-    from ironlaw.estimate.left_open import Settings
-    from ironlaw.estimate.offers import Offer
+    from ironlaw.estimate.answer.estimate import Estimate
+    from ironlaw.estimate.answer.group import Group
+    from ironlaw.estimate.what_if.change_options import Held
+    from ironlaw.estimate.what_if.left_open import Settings
+    from ironlaw.estimate.what_if.offers import Offer
 
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
 _SMALLEST_SHARE = 0.0005  # of the step: a smaller loss or roof is not named

@@ -8,21 +8,31 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ironlaw import units
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import UnknownNameError
-from ironlaw.estimate.as_data import origins_of, row_data, trees_of, waterfall_data
-from ironlaw.estimate.bands import band_data, nearest_runs
+from ironlaw.estimate.answer.as_data import origins_of, row_data, trees_of, waterfall_data
+from ironlaw.estimate.answer.bands import band_data, nearest_runs
+from ironlaw.estimate.answer.parameters import parameters_data
+from ironlaw.estimate.answer.term_data import (
+    labels,
+    law_name,
+    laws_of,
+    number,
+    sources_data,
+    term_data,
+    term_sources,
+    times_above,
+    walk_paths,
+)
 from ironlaw.estimate.layer.counts import active_parameters, matmul_parameters, parameters_at_tokens, total_parameters
 from ironlaw.estimate.layer.kinds import kinds
-from ironlaw.estimate.parameters import parameters_data
-from ironlaw.estimate.rates import flop_by_part
-from ironlaw.estimate.term_data import labels, law_name, laws_of, number, sources_data, term_data, term_sources, times_above, walk_paths
-from ironlaw.estimate.waterfall import LOSSES, MEANING
+from ironlaw.estimate.step.rates import flop_by_part
+from ironlaw.estimate.step.waterfall import LOSSES, MEANING
 from ironlaw.formulas import formula_text
 from ironlaw.report.nearest import band_table
 from ironlaw.terms import Term
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
-    from ironlaw.estimate.group import Group
+    from ironlaw.estimate.answer.estimate import Estimate
+    from ironlaw.estimate.answer.group import Group
 
 NAMES = "list"  # in place of a term: the names of all terms
 LISTED = f"--explain {NAMES} prints all"

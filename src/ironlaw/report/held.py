@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.again import as_option
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.held import Held, chosen_plan, differences, is_reproduced, likely_faster, plan_changes, results
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.reproduce import as_option
+from ironlaw.estimate.what_if.change_options import Held, chosen_plan, differences, is_reproduced, likely_faster, plan_changes, results
 from ironlaw.report.columns import set_rows
 from ironlaw.report.terminal import Ink, short
 

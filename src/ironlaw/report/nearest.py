@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.bands import PARTS
+from ironlaw.estimate.answer.bands import PARTS
 
 
 def width_words(half_width: float) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.errors import UnsupportedError, plain_text
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.group import Group
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.report.answer import answer_csv, answer_data, answer_markdown, cell, is_text, table_lines
 from ironlaw.report.estimate import headline as estimate_headline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ironlaw.estimate.support import read_values
+from ironlaw.estimate.evidence.support import read_values
 from ironlaw.report.columns import ratio, set_rows
 from ironlaw.report.estimate import mesh_words
 from ironlaw.report.terminal import markdown_table

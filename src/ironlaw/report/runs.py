@@ -9,7 +9,7 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import sentences
 from ironlaw.cautions.table import caution
-from ironlaw.estimate.as_data import common_keys
+from ironlaw.estimate.answer.as_data import common_keys
 from ironlaw.measure.read.limits import printable
 from ironlaw.measure.runs.differences import NS, window_parts
 from ironlaw.measure.runs.gate import LEAST_SAMPLES, NOISE_TIMES

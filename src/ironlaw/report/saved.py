@@ -15,7 +15,7 @@ Drawn = TypeVar("Drawn")
 
 def read_answer(path: Path) -> tuple[str, dict[str, Any]]:
     """The verb and the answer in a file, in today's form; InputError for other files, and for answers that are not read."""
-    from ironlaw.estimate.saved import LARGEST
+    from ironlaw.estimate.answer.saved import LARGEST
     from ironlaw.page.saved import in_todays_form, verb_of
 
     data = read_saved(path, LARGEST)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ironlaw import units
 from ironlaw.cautions.record import Sentence, headline_data, sentences
-from ironlaw.estimate.as_data import overlap_words
+from ironlaw.estimate.answer.as_data import overlap_words
+from ironlaw.estimate.legality.rules import RULES
 from ironlaw.estimate.planner.unsearched import describe_unsearched
-from ironlaw.estimate.rules import RULES
 from ironlaw.question.defaults import LONG_SEQUENCE, OFFLOADS
 from ironlaw.report.estimate import (
     band_words,

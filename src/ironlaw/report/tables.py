@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ironlaw.cautions.record import read_record
-from ironlaw.estimate.as_data import warnings
-from ironlaw.estimate.columns import estimate_row
-from ironlaw.estimate.term_data import number
+from ironlaw.estimate.answer.as_data import warnings
+from ironlaw.estimate.answer.columns import estimate_row
+from ironlaw.estimate.answer.term_data import number
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.report import estimate as pages
 from ironlaw.report.terminal import Ink
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.answer.estimate import Estimate
 
 _UNITS = (("_seconds", "s"), ("seconds", "s"), ("_bytes", "B"), ("bytes", "B"), ("share", "%"), ("mfu", "%"))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.held import Held, held_data
-from ironlaw.estimate.left_open import Settings, settings_data, settings_left_open
-from ironlaw.estimate.near_counts import nearest_counts
-from ironlaw.estimate.offers import Offer, offers, offers_data
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.what_if.change_options import Held, held_data
+from ironlaw.estimate.what_if.left_open import Settings, settings_data, settings_left_open
+from ironlaw.estimate.what_if.near_counts import nearest_counts
+from ironlaw.estimate.what_if.offers import Offer, offers, offers_data
 from ironlaw.report.estimate import headline
 from ironlaw.report.explanation import explained_data, names_term
 

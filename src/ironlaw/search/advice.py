@@ -11,9 +11,9 @@ import numpy as np
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import Estimate, answer_asked
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.step import step
+from ironlaw.estimate.answer.estimate import Estimate, answer_asked
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.step.step import step
 from ironlaw.job import Job
 from ironlaw.question.asked import with_options
 from ironlaw.search.answer import Choice, SearchResult, asked_of_choices

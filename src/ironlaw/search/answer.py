@@ -14,7 +14,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import Estimate, answer_asked
+from ironlaw.estimate.answer.estimate import Estimate, answer_asked
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.planner.evidence import evidence_scores, scores, sort_by_score
 from ironlaw.estimate.planner.grid import usable_choices
@@ -119,7 +119,7 @@ class SearchResult(Shown, Columns):
 
     def column_units(self) -> dict[str, str]:
         """The unit of every column; "" for texts and pure numbers."""
-        from ironlaw.estimate.columns import UNITS
+        from ironlaw.estimate.answer.columns import UNITS
 
         return {name: UNITS.get(name, "") for name in self.to_columns()}
 
@@ -127,7 +127,7 @@ class SearchResult(Shown, Columns):
         """The sources that the listed plans and their objectives used. As text they are BibTeX."""
         from ironlaw.catalog.citations import cite
         from ironlaw.catalog.sourced import Reading, watch_sources
-        from ironlaw.estimate.citations import laws_of
+        from ironlaw.estimate.answer.citations import laws_of
 
         choices = self.listed()[0]
         with watch_sources(reading := Reading()):

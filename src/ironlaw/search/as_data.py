@@ -10,19 +10,19 @@ import numpy as np
 
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
-from ironlaw.estimate.again import as_option
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.as_data import common_keys, overlap_words
-from ironlaw.estimate.bands import difference_width, gain_slope, likely_ratio, likely_remedies, step_band, told_apart, winner_bias
-from ironlaw.estimate.cautions import remedy_lines, seldom_lines
-from ironlaw.estimate.layouts import layouts_data
+from ironlaw.estimate.answer.as_data import common_keys, overlap_words
+from ironlaw.estimate.answer.bands import difference_width, gain_slope, likely_ratio, likely_remedies, step_band, told_apart, winner_bias
+from ironlaw.estimate.answer.cautions import remedy_lines, seldom_lines
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.layouts import layouts_data
+from ironlaw.estimate.answer.reproduce import as_option
+from ironlaw.estimate.answer.whole_counts import whole_counts
 from ironlaw.estimate.planner.choose import Bounds
 from ironlaw.estimate.planner.choose import Choice as Planned
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of
 from ironlaw.estimate.planner.remedies import remedies_of
 from ironlaw.estimate.planner.rows import OPEN_AXES
 from ironlaw.estimate.planner.space import ENDS
-from ironlaw.estimate.whole_counts import whole_counts
 from ironlaw.question.asked import SCALARS
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
 from ironlaw.question.options import OPTIONS

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.bands import likely_rate
+from ironlaw.estimate.answer.bands import likely_rate
 from ironlaw.estimate.planner.choose import Bounds
 from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.remedies import near_batch
-from ironlaw.estimate.smaller import KEPT, ranks_left, unit_of
+from ironlaw.estimate.what_if.node_loss import KEPT, ranks_left, unit_of
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.near import plan_entry, settings_alike
 from ironlaw.search.setting import Setting, with_row

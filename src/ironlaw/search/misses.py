@@ -10,11 +10,11 @@ import numpy as np
 
 from ironlaw.divisors import divisors
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.again import as_option
-from ironlaw.estimate.near_counts import counts_that_work
-from ironlaw.estimate.offers import OFFLOADED, describe_offer, narrower_weights, offer_of
+from ironlaw.estimate.answer.reproduce import as_option
 from ironlaw.estimate.planner.possible import any_fits
 from ironlaw.estimate.planner.space import read_space
+from ironlaw.estimate.what_if.near_counts import counts_that_work
+from ironlaw.estimate.what_if.offers import OFFLOADED, describe_offer, narrower_weights, offer_of
 from ironlaw.plan import flags
 from ironlaw.question.asked import with_options
 from ironlaw.question.defaults import OFFLOADS

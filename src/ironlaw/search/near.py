@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.bands import difference_width, likely_fastest, likely_ratio
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.bands import difference_width, likely_fastest, likely_ratio
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.planner.evidence import evidence_scores
 from ironlaw.estimate.planner.grid import usable_choices
 from ironlaw.estimate.planner.plans import SIMPLEST, effort_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.as_data import bound_data
-from ironlaw.estimate.bands import banded, widened
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.as_data import bound_data
+from ironlaw.estimate.answer.bands import banded, widened
+from ironlaw.estimate.answer.group import Group
 from ironlaw.search.answer import Choice, SearchResult, to_choices
 from ironlaw.search.setting import Setting
 from ironlaw.search.sweep import preferred_plans

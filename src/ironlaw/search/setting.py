@@ -12,8 +12,8 @@ import numpy as np
 from ironlaw.estimate.bind.batch import assume_batch, objective_of_several
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, note_framework, with_batch
-from ironlaw.estimate.distance import positions
 from ironlaw.estimate.documents.columns import real_tokens
+from ironlaw.estimate.evidence.distance import positions
 from ironlaw.estimate.planner.choose import Bounds, Choice, bind_variant, choose
 from ironlaw.estimate.planner.evidence import preferred_plan
 from ironlaw.estimate.planner.grid import Task
@@ -21,8 +21,8 @@ from ironlaw.estimate.planner.possible import any_legal
 from ironlaw.estimate.planner.rows import columns_of, given_space, is_given, row_of_space
 from ironlaw.estimate.planner.space import VARIANTS, Space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
-from ironlaw.estimate.run import Run, run_of
-from ironlaw.estimate.sizing import round_counts
+from ironlaw.estimate.step.run import Run, run_of
+from ironlaw.estimate.what_if.sizing import round_counts
 from ironlaw.job import Job
 from ironlaw.plan import Plan, plan_with
 from ironlaw.question import defaults
@@ -291,7 +291,7 @@ def with_row(bound: Bound, gpus: float, batch: float | None) -> Bound:
 
 
 def counts_of(question: Question, bound: Bound) -> list[float]:
-    """How many accelerators to try: those listed; of a range the round numbers (``estimate.sizing``) and the ends that are given."""
+    """How many accelerators to try: those listed; of a range the round numbers (``estimate.what_if.sizing``) and its given ends."""
     most = (question.quota or {}).get(bound.asked.on, np.inf)
     if question.gpus[-1] != "range":
         return [n for n in question.gpus if n <= most]

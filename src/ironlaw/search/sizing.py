@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.planner.best import UNFIT
-from ironlaw.estimate.sizing import fewest_count, least_count, most_count
+from ironlaw.estimate.what_if.sizing import fewest_count, least_count, most_count
 from ironlaw.search.question import Question
 from ironlaw.search.setting import Setting, choice_of, with_row
 
@@ -41,7 +41,7 @@ def is_sized(question: Question) -> bool:
 def sized(start: Setting, counts: Sequence[float], go_on: Callable[[int], bool]) -> list[Setting]:
     """The numbers of accelerators that were tried with the time of their best plan, that of the answer first.
 
-    ``estimate.sizing`` says which are tried, as it does for every verb. Where none meets the limits the nearest to them is first.
+    ``estimate.what_if.sizing`` says which are tried, as it does for every verb. Where none meets the limits the nearest to them is first.
     """
     tried: dict[float, Setting] = {}
     question, node = start.question, int(start.node)

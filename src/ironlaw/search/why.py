@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.as_data import stage_name
-from ironlaw.estimate.bands import gain_slope, likely_ratio
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.as_data import stage_name
+from ironlaw.estimate.answer.bands import gain_slope, likely_ratio
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.layer.kinds import Kind
-from ironlaw.estimate.step import MICRO_BATCHES
+from ironlaw.estimate.step.step import MICRO_BATCHES
 from ironlaw.search.answer import Choice, SearchResult, best_of_each_kind
 from ironlaw.search.setting import Setting
 from ironlaw.search.sizing import other_variants

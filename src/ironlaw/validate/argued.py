@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import estimate
-from ironlaw.estimate.bands import gain_slope, likely_ratio
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.support import model_kind, stack_kind
+from ironlaw.estimate.answer.bands import gain_slope, likely_ratio
+from ironlaw.estimate.answer.estimate import estimate
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.reproduce import asked_data
+from ironlaw.estimate.evidence.support import model_kind, stack_kind
 from ironlaw.terms import scalar
 from ironlaw.validate.plans import Pair, pairs_of, slope
 from ironlaw.validate.predict import Prepared

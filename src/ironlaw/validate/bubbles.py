@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.pipeline.bubbles import Loads, both_directions
 from ironlaw.estimate.pipeline.hand_overs import WARM_UP_AND_FLUSH
 from ironlaw.estimate.pipeline.schedules import SCHEDULES, Schedule
 from ironlaw.estimate.pipeline.simulation import simulate
 from ironlaw.estimate.pipeline.stages import Stage
-from ironlaw.estimate.step import MICRO_BATCHES, micro_batch
-from ironlaw.estimate.timeline import timeline
+from ironlaw.estimate.step.step import MICRO_BATCHES, micro_batch
+from ironlaw.estimate.step.timeline import timeline
 from ironlaw.plan import Plan, plan_with
 from ironlaw.terms import scalar
 

@@ -18,8 +18,8 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Framework
 from ironlaw.catalog.spellings import find_name
 from ironlaw.errors import nearest_names
+from ironlaw.estimate.answer.table import without_thousands
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.table import without_thousands
 from ironlaw.files import read_shipped
 from ironlaw.question.defaults import DISPATCHERS, OVERLAPS
 from ironlaw.question.recipes import read_precision

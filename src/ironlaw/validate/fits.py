@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import InputError, IronlawError
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.table import answer_many, read_table
 from ironlaw.estimate.memory.errors import borrowed_odds
-from ironlaw.estimate.table import answer_many, read_table
 from ironlaw.question.read import read_options
 from ironlaw.validate.fill import SkipError, number
 from ironlaw.validate.fits_readers import HEADERS, Asked, Cells, Reader

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Estimate, answer, estimate
-from ironlaw.estimate.as_data import plan_data
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.as_data import plan_data
+from ironlaw.estimate.answer.estimate import Estimate, answer, estimate
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.reproduce import asked_data
+from ironlaw.estimate.evidence.support import ceiling_data, support_data
+from ironlaw.estimate.legality.rules import broken
 from ironlaw.estimate.planner.published import without_runs
-from ironlaw.estimate.rules import broken
-from ironlaw.estimate.support import ceiling_data, support_data
 from ironlaw.terms import scalar
 from ironlaw.validate.argued import Evidence, argue, changes_of
 from ironlaw.validate.bubbles import bubble_error

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.errors import InputError, nearest_names
-from ironlaw.estimate.table import read_table
+from ironlaw.estimate.answer.table import read_table
 from ironlaw.files import read_shipped
 from ironlaw.validate.fill import number
 from ironlaw.validate.fit import COVERAGE

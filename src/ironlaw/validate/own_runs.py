@@ -1,4 +1,4 @@
-"""How much one run of a user's own tells of the others: the law of ``estimate.correction``, learned from publishers left out.
+"""How much one run of a user's own tells of the others: the law of ``estimate.evidence.correction``, learned from publishers left out.
 
 Runs of one publisher stand in for runs of one user: one is taken as measured, and corrects all others by its held-out error. The share of
 an error that a neighbour has too, and how far that reaches, minimise what is left of the errors: the mean over publishers of the sum of the
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.bands import place_of
-from ironlaw.estimate.correction import OwnRun, covariance
-from ironlaw.estimate.distance import NAMES, SIZES, distance
+from ironlaw.estimate.answer.bands import place_of
+from ironlaw.estimate.evidence.correction import OwnRun, covariance
+from ironlaw.estimate.evidence.distance import NAMES, SIZES, distance
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.score import Scored
 from ironlaw.validate.widths import stack_stated

@@ -19,9 +19,9 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError, QuestionError, UnsupportedError
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
+from ironlaw.estimate.answer.table import read_table
 from ironlaw.estimate.memory.total import STATES, last_stage_memory
-from ironlaw.estimate.table import read_table
 from ironlaw.launch.megatron.options import options_from_arguments  # the table of peaks has launch arguments
 from ironlaw.question.read import read_options
 from ironlaw.validate.fill import number, short

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ironlaw.estimate.bands import likely_fastest
+from ironlaw.estimate.answer.bands import likely_fastest
+from ironlaw.estimate.evidence.support import model_kind, stack_kind
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.memory.errors import ANY
-from ironlaw.estimate.support import model_kind, stack_kind
 from ironlaw.files import read_shipped
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE, held_out_times, read_record, weighted_quantile

@@ -1,6 +1,6 @@
 """Bind runs once and time them under many sets of constants, for fits and scores.
 
-The functions that answer a question bind a run; ``estimate.step`` then times its step again under other constants. Plans of one
+The functions that answer a question bind a run; ``estimate.step.step`` then times its step again under other constants. Plans of one
 job on one cluster are one batch.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 from ironlaw.catalog.records import Systems
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate import rules
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.bands import kind_of
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.step import step
-from ironlaw.estimate.table import answer_many
+from ironlaw.estimate.answer.bands import kind_of
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.table import answer_many
+from ironlaw.estimate.legality import rules
+from ironlaw.estimate.step.step import step
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.progress import steps
@@ -49,7 +49,7 @@ class Prepared:
     measured: Any  # step time [s]
     ideal: Any  # model FLOPs, attention in full, over the named dense peak of all accelerators [s]
     hardware: tuple[str, ...]  # accelerator and precision of the peak
-    support: tuple[str, ...]  # kind of run; see estimate.bands.KINDS
+    support: tuple[str, ...]  # kind of run; see estimate.answer.bands.KINDS
     fits: Any  # whether the plan that ran is predicted to fit
     answers: tuple[tuple[Estimate, int], ...]  # an Estimate and its row
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ironlaw.catalog import load
 from ironlaw.catalog.load import SHIPPED
-from ironlaw.estimate.bands import PARTS
-from ironlaw.estimate.evidence import Evidence, write_evidence
+from ironlaw.estimate.answer.bands import PARTS
+from ironlaw.estimate.evidence.published_runs import Evidence, write_evidence
 from ironlaw.files import read_shipped, write_file
 from ironlaw.validate import own_runs, widths
 from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times, read_record

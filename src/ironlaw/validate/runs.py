@@ -15,7 +15,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.table import options_of, read_table
+from ironlaw.estimate.answer.table import options_of, read_table
 from ironlaw.question.read import read_options
 from ironlaw.validate.fill import FILLS, Apart, Row, SkipError, micro_batches, number, positive, short, variants
 from ironlaw.validate.prose import Cells

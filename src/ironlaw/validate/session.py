@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import IronlawError, QuestionError, nearest_names
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.table import read_table
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.table import read_table
 from ironlaw.validate import generic as generic_module
 from ironlaw.validate import others
 from ironlaw.validate import peaks as peak_module

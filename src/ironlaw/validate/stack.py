@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from ironlaw.catalog import load
 from ironlaw.catalog.spellings import find_name, known_names, spellings
-from ironlaw.estimate.abilities import usual_framework
+from ironlaw.estimate.legality.abilities import usual_framework
 from ironlaw.validate.prose import Cells
 
 

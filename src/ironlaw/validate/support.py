@@ -13,8 +13,8 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.model import Model
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.support import (
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.evidence.support import (
     CEILINGS,
     DEGREES,
     DEVICE,

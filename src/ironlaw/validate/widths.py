@@ -2,7 +2,7 @@
 
 Every published run counts twice: with its stack's record, and with the record that an unknown stack gets. Its error is the one that a
 stranger meets, since constants and evidence are without its publisher. The half-width is ``sum of coefficient * multiple`` over
-``estimate.bands.PARTS``; the coefficients minimise the interval score of 80 % bands, which is a quantile regression:
+``estimate.answer.bands.PARTS``; the coefficients minimise the interval score of 80 % bands, which is a quantile regression:
 
     minimise   mean over runs of  0.8 max(0, |e| - w) + 0.2 max(0, w - |e|)   +   PENALTY * sum of coefficients but the base
 
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.bands import PARTS, coefficients, multiples, offloads, place_of, unsupported
-from ironlaw.estimate.distance import NAMES, SIZES, TRAITS
-from ironlaw.estimate.evidence import Evidence, read_evidence
+from ironlaw.estimate.answer.bands import PARTS, coefficients, multiples, offloads, place_of, unsupported
+from ironlaw.estimate.evidence.distance import NAMES, SIZES, TRAITS
+from ironlaw.estimate.evidence.published_runs import Evidence, read_evidence
 from ironlaw.validate.fill import Apart
 from ironlaw.validate.fit import COVERAGE, weighted_quantile
 from ironlaw.validate.predict import Prepared

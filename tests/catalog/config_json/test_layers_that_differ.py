@@ -8,9 +8,9 @@ import paths
 from ironlaw.catalog.config_json.dimensions import model_from_dimensions
 from ironlaw.catalog.config_json.read import load_config, model_from_config
 from ironlaw.catalog.model import LayerGroup
-from ironlaw.estimate import rules
 from ironlaw.estimate.layer.cached import cached_elements
 from ironlaw.estimate.layer.counts import matmul_parameters, total_parameters, visited
+from ironlaw.estimate.legality import rules
 from ironlaw.law import masks, parameters
 
 CONFIGS = paths.DATA / "hf_configs"

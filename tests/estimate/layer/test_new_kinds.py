@@ -9,8 +9,8 @@ from ironlaw.errors import IronlawError
 from ironlaw.estimate.layer import residuals as layer_residuals
 from ironlaw.estimate.layer.counts import attending_layers, total_parameters
 from ironlaw.estimate.layer.kinds import kinds, sized
+from ironlaw.estimate.legality.rules import broken
 from ironlaw.estimate.pipeline.hand_overs import handed_over, sources
-from ironlaw.estimate.rules import broken
 from ironlaw.law import compressed, flops, masks, residuals, scans
 
 MILLION = 2.0**20

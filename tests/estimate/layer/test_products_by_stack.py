@@ -9,7 +9,7 @@ import ironlaw
 from ironlaw.catalog import load
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.layer.kinds import kinds
-from ironlaw.estimate.step import operators, step
+from ironlaw.estimate.step.step import operators, step
 from ironlaw.precision import PRECISIONS
 
 ASK = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.law import activations
 from ironlaw.question.read import read_options
 from made_stacks import without_limits

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.question.read import read_options
 
 GIB = 2.0**30

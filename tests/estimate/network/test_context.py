@@ -150,7 +150,7 @@ def test_the_inner_group_keeps_to_key_heads_and_domain():
 def test_ranks_that_do_not_divide_the_heads_are_refused(changes, words):
     found = ironlaw.estimate(SHAPE, **{**ASK, **changes})
     assert not found.legal[0]
-    from ironlaw.estimate.rules import broken
+    from ironlaw.estimate.legality.rules import broken
 
     (g,) = found.groups
     assert any(words in text for text in broken(g.job, g.plan, g.rules, 0))

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 import ironlaw
-from ironlaw.estimate import timeline as module
+from ironlaw.estimate.step import timeline as module
 
 PLANS = {
     "1f1b": {"pp": 4, "vpp": 1},

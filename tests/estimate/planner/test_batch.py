@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import ironlaw
 from ironlaw import estimate
 from ironlaw.cautions.record import sentences
-from ironlaw.estimate.bands import likely_rate
+from ironlaw.estimate.answer.bands import likely_rate
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import bind_question, with_batch
 from ironlaw.estimate.planner.batch import pick_batch

@@ -8,13 +8,13 @@ import pytest
 import ironlaw
 from ironlaw.catalog import load
 from ironlaw.estimate.bind.question import bind_question, with_batch
+from ironlaw.estimate.evidence.support import never_measured
 from ironlaw.estimate.planner import evidence
 from ironlaw.estimate.planner.best import UNFIT
 from ironlaw.estimate.planner.choose import Bounds, tasks_of_row
 from ironlaw.estimate.planner.grid import rooms
 from ironlaw.estimate.planner.plans import open_rows
 from ironlaw.estimate.planner.space import read_space
-from ironlaw.estimate.support import never_measured
 from ironlaw.report.estimate import page
 from ironlaw.search.as_data import search_data
 

@@ -14,10 +14,10 @@ import pytest
 
 import ironlaw
 from ironlaw.estimate.bind.question import bind_question, with_batch
+from ironlaw.estimate.evidence.support import never_measured
 from ironlaw.estimate.planner.grid import UNSQUEEZED
 from ironlaw.estimate.planner.space import read_space
 from ironlaw.estimate.planner.tasks import offered, price_of
-from ironlaw.estimate.support import never_measured
 from ironlaw.plan import Plan
 from ironlaw.question.asked import asked_of
 from ironlaw.question.read import read_options

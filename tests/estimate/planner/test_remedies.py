@@ -9,7 +9,7 @@ import pytest
 
 from ironlaw import estimate
 from ironlaw.cautions.record import sentences
-from ironlaw.estimate.bands import likely_rate
+from ironlaw.estimate.answer.bands import likely_rate
 
 IDLE = re.compile(r"([\d,]+) of your ([\d,]+) process (\d+)% (more|fewer) tokens/s .*: leave ([\d,]+) idle")
 

@@ -13,8 +13,8 @@ from ironlaw import roofline
 from ironlaw.catalog import load
 from ironlaw.cli.main import main
 from ironlaw.errors import InputError, IronlawError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
-from ironlaw.estimate import wires
-from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.answer.estimate import estimate
+from ironlaw.estimate.fabric import group_links
 from ironlaw.law import activations, flops, kernels
 from ironlaw.precision import PRECISIONS
 from ironlaw.question import defaults
@@ -143,7 +143,7 @@ def test_bandwidths_of_a_measured_collective():
 def test_names_of_formats_functions_and_collectives_are_those_of_their_tables():
     assert set(defaults.PRECISIONS) == set(PRECISIONS)
     assert set(options.ACTIVATIONS + options.NORMS) < set(flops.OPERATIONS)
-    assert set(options.COLLECTIVES) == set(wires.COLLECTIVES)
+    assert set(options.COLLECTIVES) == set(group_links.COLLECTIVES)
 
 
 def test_the_default_format_is_one_the_device_has():

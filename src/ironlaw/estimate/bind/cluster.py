@@ -11,8 +11,8 @@ from ironlaw.catalog.records import SLICE, Accelerator, Calibration, Fabric, Nod
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
-from ironlaw.estimate import slices
-from ironlaw.estimate.placement import nearest_slices, slices_of, tray_of
+from ironlaw.estimate.fabric import slices
+from ironlaw.estimate.fabric.placement import nearest_slices, slices_of, tray_of
 from ironlaw.law import fabrics, kernels
 from ironlaw.precision import Precision, precision_of
 from ironlaw.question.asked import Asked, asked_of

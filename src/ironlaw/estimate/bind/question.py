@@ -13,7 +13,6 @@ from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Framework
 from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError, QuestionError, ValueRangeError
-from ironlaw.estimate.abilities import choose, is_flat, needs_of, refuse_lacking, why_chosen
 from ironlaw.estimate.bind.cluster import bind_cluster, bind_host, bind_precision, find_precision, note_override
 from ironlaw.estimate.bind.expert_loads import bind_expert_load
 from ironlaw.estimate.bind.job import bind_job
@@ -21,6 +20,7 @@ from ironlaw.estimate.bind.model import assumed_of, bind_model, trained_model
 from ironlaw.estimate.bind.objective import bind_objective, check_teacher, scored
 from ironlaw.estimate.bind.optimizer import bind_optimizer
 from ironlaw.estimate.layer.counts import weights_of_modules
+from ironlaw.estimate.legality.abilities import choose, is_flat, needs_of, refuse_lacking, why_chosen
 from ironlaw.estimate.memory.errors import margin_of
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.files import is_there
@@ -37,7 +37,7 @@ from ironlaw.question.words import layers_named
 if TYPE_CHECKING:
     from ironlaw.estimate.bind.failures import FailureRates
     from ironlaw.estimate.bind.money import Money
-    from ironlaw.estimate.correction import Correction
+    from ironlaw.estimate.evidence.correction import Correction
 
 # constant defaults that an answer lists among its assumptions; of cp and etp where the plan is given, else they are chosen
 NOTED = {"optimizer": defaults.OPTIMIZER, "count_embedding": False, "cp": defaults.CP, "etp": defaults.ETP}
@@ -177,7 +177,7 @@ def _correction_of(asked: Asked) -> Correction | None:
     """The correction by own runs that the question names."""
     if asked.correction is None:
         return None
-    from ironlaw.estimate.correction import read_correction
+    from ironlaw.estimate.evidence.correction import read_correction
 
     return read_correction(asked.correction)
 

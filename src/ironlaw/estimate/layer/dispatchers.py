@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ironlaw.cluster import Cluster
+from ironlaw.estimate.fabric.group_links import inner_ranks
 from ironlaw.estimate.layer.sizes import Shapes
-from ironlaw.estimate.wires import inner_ranks
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.law import exchanges

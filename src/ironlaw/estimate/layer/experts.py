@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer import casts, gradients, uneven
 from ironlaw.estimate.layer.casts import job_of_experts
 from ironlaw.estimate.layer.counts import expert_width, visited
@@ -250,8 +250,8 @@ def exchange(cluster: Cluster, job: Job, plan: Plan, s: Shapes, name: str, eleme
     spread = uneven.imbalance(job, plan, s)
     sent = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * element * spread
     if dispatcher_of(job).sends_once:
-        return wires.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
-    return wires.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
+        return group_links.sent_once(cluster, plan, name, plan.ep, sent, plan.etp, routing(job))
+    return group_links.all_to_all(cluster, plan, name, plan.ep, sent, plan.etp)
 
 
 class Communication(NamedTuple):
@@ -272,8 +272,8 @@ def communication(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: b
         dispatch = exchange(cluster, job, plan, s, "dispatch in fp8", FP8_BYTES)
         moved = total("dispatch and combine", [dispatch, combine])
     size = s.tokens / plan.tp * visited(job.model) * expert_width(job.model) * e * uneven.imbalance(job, plan, s) * plan.etp
-    gather = wires.collective(cluster, plan, "all-gather", "all_gather", plan.etp, size, 1.0)
-    scatter = wires.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, size, 1.0)
+    gather = group_links.collective(cluster, plan, "all-gather", "all_gather", plan.etp, size, 1.0)
+    scatter = group_links.collective(cluster, plan, "reduce-scatter", "reduce_scatter", plan.etp, size, 1.0)
     inside = np.where(plan.etp > 1, 1.0, 0.0)
     gathered, scattered = total("gather inside experts", [gather], times=inside), total("scatter inside experts", [scatter], times=inside)
     return Communication(total("expert parallel", [moved, gathered, scattered]), dispatch, combine)

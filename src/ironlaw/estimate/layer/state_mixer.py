@@ -10,7 +10,7 @@ from typing import Any
 
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.mixer import Mixer, Products
 from ironlaw.estimate.layer.sizes import Shapes, elementwise, kernel
 from ironlaw.job import Job
@@ -69,7 +69,7 @@ class StateMixer(Mixer):
         """Send the scan's inputs out by heads, and its output back by tokens."""
         _, mixed, out = self.widths(job.model)
         size = (mixed + 2.0 * out) * (s.heads / job.model.num_attention_heads) * s.tokens * job.precision.activation_bytes
-        return wires.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)
+        return group_links.all_to_all(cluster, plan, "heads for tokens", plan.cp, size, plan.tp)
 
     def activations(self, job: Job, plan: Plan, s: Shapes, cast_share: float, core_kept: Any) -> list[Term]:
         """List the projections before and after the convolution, and the scan's output."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.context_methods import method_of
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sequence import head_ranks, sequence_ranks
@@ -67,7 +67,7 @@ def ring_waits(plan: Plan, kind: Kind, term: Term) -> Waits:
 def exchange_heads(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> Term:
     """Queries, keys and values sent out by heads, and the output sent back; backward their gradients, as many bytes."""
     size = (2.0 * s.heads + 2.0 * s.kv_heads) * s.head_dim * s.tokens * job.precision.activation_bytes
-    return wires.all_to_all(cluster, plan, "heads for tokens", head_ranks(job, plan), size, plan.tp)
+    return group_links.all_to_all(cluster, plan, "heads for tokens", head_ranks(job, plan), size, plan.tp)
 
 
 @once_for_sizes
@@ -77,15 +77,15 @@ def ring(cluster: Cluster, job: Job, plan: Plan, s: Shapes, backward: bool = Fal
     Where ranks have traded heads for tokens a block has more tokens of fewer heads, and is as large.
     """
     block = key_value_bytes(job, s) * (2.0 if backward else 1.0)
-    return wires.ring_pass(cluster, plan, "keys and values round the ring", sequence_ranks(job, plan), block, _stride(job, plan))
+    return group_links.ring_pass(cluster, plan, "keys and values round the ring", sequence_ranks(job, plan), block, _stride(job, plan))
 
 
 @once_for_sizes
 def gather_keys(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> tuple[Term, Term]:
     """All keys and values gathered on every rank, and their gradients scattered to the ranks that own them."""
     size, n = key_value_bytes(job, s) * plan.cp, plan.cp
-    gather = wires.collective(cluster, plan, "keys and values to all", "all_gather", n, size, plan.tp)
-    return gather, wires.collective(cluster, plan, "gradients to their owners", "reduce_scatter", n, size, plan.tp)
+    gather = group_links.collective(cluster, plan, "keys and values to all", "all_gather", n, size, plan.tp)
+    return gather, group_links.collective(cluster, plan, "gradients to their owners", "reduce_scatter", n, size, plan.tp)
 
 
 def key_value_bytes(job: Job, s: Shapes) -> Any:

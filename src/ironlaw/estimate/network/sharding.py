@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.casts import gathered_bytes, job_of_experts
 from ironlaw.estimate.layer.counts import common_parameters, linear_experts, linear_parameters, routed_parameters, stage_linear
 from ironlaw.estimate.layer.frozen_weights import stored_bytes
@@ -121,7 +121,8 @@ def _collectives(
     rows = zip(names, ranks, sizes, strides or (plan.tp, plan.expert_ways), strict=True)
     # InfiniBand adds for one process group, which Megatron-LM makes the data-parallel one (--use-sharp): not also for that of experts
     terms = (
-        wires.collective(cluster, plan, name, operation, n, size, stride, sharp=at == 0) for at, (name, n, size, stride) in enumerate(rows)
+        group_links.collective(cluster, plan, name, operation, n, size, stride, sharp=at == 0)
+        for at, (name, n, size, stride) in enumerate(rows)
     )
     return list(islice(terms, 2 if job.model.num_experts else 1))
 
@@ -218,7 +219,7 @@ def shared_table_reduction(job: Job, cluster: Cluster, plan: Plan) -> list[Term]
     shards = np.where(plan.zero >= 2, plan.shard_ranks, 1.0)  # from ZeRO-2 on a rank holds the gradient of its shard
     size = model.vocab_size * model.hidden_size / plan.tp / shards * job.framework.gradient_reduce_bytes.value
     ends, stride = np.where(plan.pp > 1, 2.0, 1.0), plan.gpus / 2.0  # both ends are in one domain only if it holds the whole job
-    return [wires.collective(cluster, plan, "tied-embedding all-reduce", "all_reduce", ends, size, stride)]
+    return [group_links.collective(cluster, plan, "tied-embedding all-reduce", "all_reduce", ends, size, stride)]
 
 
 def weight_gather(job: Job, cluster: Cluster, plan: Plan, common: Any, routed: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.passes import inside_segment
@@ -99,7 +99,8 @@ def collectives(cluster: Cluster, job: Job, plan: Plan, s: Shapes) -> dict[str, 
         "reduce-scatter": ("reduce_scatter", job.precision.activation_bytes),
     }
     return {
-        name: wires.collective(cluster, plan, name, operation, plan.tp, elements * size, 1.0) for name, (operation, size) in sent.items()
+        name: group_links.collective(cluster, plan, name, operation, plan.tp, elements * size, 1.0)
+        for name, (operation, size) in sent.items()
     }
 
 
@@ -116,7 +117,7 @@ def tensor_parallel(cluster: Cluster, job: Job, plan: Plan, s: Shapes, kind: Kin
     products = blocks(job, plan, forward, backward)
     trained = 1.0 if kind.trained else 0.0
     recomputed = plan.recompute_layers * trained
-    beside = np.where((plan.overlap_tp > 0) & (plan.tp <= wires.domain_ranks(cluster, plan)), 1.0, 0.0)
+    beside = np.where((plan.overlap_tp > 0) & (plan.tp <= group_links.domain_ranks(cluster, plan)), 1.0, 0.0)
     on, off = np.where(plan.sp > 0, 1.0, 0.0), np.where(plan.sp > 0, 0.0, 1.0)
     waits_backward = 0.0 if job.framework.async_tensor else trained
     count, repeated = float(len(products)), sum(block.summed_again for block in products)

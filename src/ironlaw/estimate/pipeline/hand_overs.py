@@ -8,7 +8,7 @@ import numpy as np
 
 from ironlaw.catalog.model import Model
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.pipeline.schedules import microbatch_group
 from ironlaw.job import Job
 from ironlaw.law import overlap
@@ -25,8 +25,8 @@ def hand_over(job: Job, cluster: Cluster, plan: Plan) -> Term:
     (Narayanan et al., SC21, section 4.1).
     """
     size = plan.tokens * job.model.hidden_size * handed_over(job.model) * job.precision.activation_bytes
-    hop = wires.point_to_point(cluster, plan, "p2p", size / plan.tp, plan.pp, plan.gpus / plan.pp)
-    gather = wires.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, size, 1.0)
+    hop = group_links.point_to_point(cluster, plan, "p2p", size / plan.tp, plan.pp, plan.gpus / plan.pp)
+    gather = group_links.collective(cluster, plan, "gather the shares", "all_gather", plan.tp, size, 1.0)
     return total("hand-over", [hop, total("gather", [gather], times=np.where((plan.sp > 0) | (plan.tp == 1), 0.0, 1.0))])
 
 

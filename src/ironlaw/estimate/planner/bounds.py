@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.estimate.documents.columns import Sequences, computed
+from ironlaw.estimate.fabric.placement import Placement
 from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.trained import stage_trained
@@ -25,13 +26,12 @@ from ironlaw.estimate.network.sharding import gradient_reduction, shared_table_r
 from ironlaw.estimate.pipeline.hand_overs import hand_over
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
-from ironlaw.estimate.placement import Placement
 from ironlaw.estimate.planner.grid import Choices, Task, usable_choices
 from ironlaw.estimate.planner.layers import LAYER_CHOICES, distinct_layers, distinct_rows, placement_of_rows, summed, time_layers
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES, ENDS
-from ironlaw.estimate.step import LayerTimes, heads_of, loads_of, through_stages, whole_step
-from ironlaw.estimate.update import optimizer
+from ironlaw.estimate.step.optimizer_step import optimizer
+from ironlaw.estimate.step.step import LayerTimes, heads_of, loads_of, through_stages, whole_step
 from ironlaw.frozen import same_but
 from ironlaw.job import Job
 from ironlaw.plan import Plan

@@ -10,6 +10,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound, bind_question, framework_of, with_batch
+from ironlaw.estimate.evidence.support import never_measured_names
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
 from ironlaw.estimate.planner.best import UNFIT, Best, Visit, fastest_of, may_fit, visits_of
 from ironlaw.estimate.planner.bounds import ROUNDING
@@ -28,7 +29,6 @@ from ironlaw.estimate.planner.rows import (
 )
 from ironlaw.estimate.planner.space import Space, read_space
 from ironlaw.estimate.planner.tasks import offered, task_of, usable_space, variants_of
-from ironlaw.estimate.support import never_measured_names
 from ironlaw.job import Job
 from ironlaw.question import defaults
 from ironlaw.question.fields import Row

@@ -18,7 +18,7 @@ from ironlaw.estimate.planner.grid import Task, usable_choices
 from ironlaw.estimate.planner.layers import LAYER_AXES, distinct_rows, plan_of_layers, summed, time_layers
 from ironlaw.estimate.planner.mesh import check_number
 from ironlaw.estimate.planner.space import ENDS
-from ironlaw.estimate.step import heads_of
+from ironlaw.estimate.step.step import heads_of
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE, plan_with
 

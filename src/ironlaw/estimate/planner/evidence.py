@@ -1,9 +1,9 @@
 """The best plan by its time and its evidence: of plans that are predicted nearly alike the one that published runs measured.
 
-A plan's score is ``time price^n``, n its values that no published run of this kind of stack and model measured (``estimate.support``), and
-one more where there are published layouts of its kind and size and it is none of them (``planner.published``). The price of one is the
-difference below which two plans of a job were measured in the predicted order no more often than by chance (``told_apart`` of the bands
-record): what nobody measured must be faster by more than can be told.
+A plan's score is ``time price^n``, n its values that no published run of this kind of stack and model measured
+(``estimate.evidence.support``), and one more where there are published layouts of its kind and size and it is none of them
+(``planner.published``). The price of one is the difference below which two plans of a job were measured in the predicted order no more
+often than by chance (``told_apart`` of the bands record): what nobody measured must be faster by more than can be told.
 
 ``score >= time``, so that only plans up to the score of the fastest matter. Where the fastest rests on measured runs, nothing is searched.
 """
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.estimate.evidence.support import never_measured, never_measured_degrees
 from ironlaw.estimate.planner.best import UNFIT, Best, Block, Fastest, Visit, best_of, visits_of
 from ironlaw.estimate.planner.bounds import ROUNDING
 from ironlaw.estimate.planner.grid import Task, rooms, row_minimum
@@ -22,7 +23,6 @@ from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
 from ironlaw.estimate.planner.published import is_published
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.support import never_measured, never_measured_degrees
 from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
 
 OPENED = 64  # rows whose plans are scored at once

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import rules
+from ironlaw.estimate.fabric.group_links import domain_ranks
+from ironlaw.estimate.legality import rules
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.planner.mesh import Mesh, plan_of
 from ironlaw.estimate.planner.space import CHOICES, Space
-from ironlaw.estimate.step import step_parts, whole_step
-from ironlaw.estimate.wires import domain_ranks
+from ironlaw.estimate.step.step import step_parts, whole_step
 from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import RECOMPUTE, Plan, recompute_columns

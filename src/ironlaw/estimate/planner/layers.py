@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.fabric.placement import Placement, placement
 from ironlaw.estimate.layer.kinds import Kind, kinds
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.pipeline.stages import stages
-from ironlaw.estimate.placement import Placement, placement
 from ironlaw.estimate.planner.grid import Choices, Task
 from ironlaw.estimate.planner.mesh import COLUMNS, plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.step import LayerTimes, embedding_term, head_term, layer_times
+from ironlaw.estimate.step.step import LayerTimes, embedding_term, head_term, layer_times
 from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.terms import Term, fold

@@ -10,7 +10,7 @@ import numpy as np
 
 from ironlaw.divisors import divisors
 from ironlaw.errors import SpaceError
-from ironlaw.estimate import rules
+from ironlaw.estimate.legality import rules
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.planner.space import ENDS, Space
 from ironlaw.frozen import Frozen

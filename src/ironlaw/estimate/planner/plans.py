@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ironlaw.estimate.fabric.group_links import domains_taken
 from ironlaw.estimate.planner.grid import ILLEGAL, Task, evaluate_cells, sum_parts, timed_parts, usable_choices
 from ironlaw.estimate.planner.mesh import COLUMNS
 from ironlaw.estimate.planner.space import CHOICES, ENDS
-from ironlaw.estimate.wires import domains_taken
 from ironlaw.frozen import Frozen
 
 # what decides between equal plans: less splitting of the model, then less of everything that needs more of a framework, in this order

@@ -8,6 +8,7 @@ import numpy as np
 
 from ironlaw.estimate.bind.batch import batch_range
 from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.legality.rules import legal, legality
 from ironlaw.estimate.memory.total import memory
 from ironlaw.estimate.planner.best import least_memory, may_fit, visits_of
 from ironlaw.estimate.planner.choose import Bounds, tasks_of_row
@@ -15,7 +16,6 @@ from ironlaw.estimate.planner.grid import MOST_CELLS, Task, all_true, evaluate_c
 from ironlaw.estimate.planner.place import place
 from ironlaw.estimate.planner.rows import is_given, with_implied
 from ironlaw.estimate.planner.space import Space, read_space
-from ironlaw.estimate.rules import legal, legality
 from ironlaw.question import defaults
 
 ROWS = 256  # of one block: the leanest rows come first, so the first block often has a plan that fits

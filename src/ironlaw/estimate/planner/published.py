@@ -15,9 +15,9 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import Layout
 from ironlaw.divisors import divisors
 from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.evidence.support import NEAR, NEAR_LENGTH, model_kind, stack_kind
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.planner.space import ENDS, Space
-from ironlaw.estimate.support import NEAR, NEAR_LENGTH, model_kind, stack_kind
 from ironlaw.job import Job
 from ironlaw.plan import BY_RULE
 from ironlaw.question.defaults import OVERLAPS

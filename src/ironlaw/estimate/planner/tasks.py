@@ -15,9 +15,10 @@ from ironlaw.catalog.abilities import ANY, Can, has
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.records import Bands, Framework
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate.abilities import form_of, has_overlap
 from ironlaw.estimate.bind.objective import runs_passes_of
 from ironlaw.estimate.bind.question import Bound
+from ironlaw.estimate.evidence.support import has_runs
+from ironlaw.estimate.legality.abilities import form_of, has_overlap
 from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.planner.bounds import jobs_alike, may_take
 from ironlaw.estimate.planner.ends import balanced_rows
@@ -25,7 +26,6 @@ from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
 from ironlaw.estimate.planner.published import published_axes
 from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
-from ironlaw.estimate.support import has_runs
 from ironlaw.frozen import same_but
 from ironlaw.job import Job
 from ironlaw.question import defaults

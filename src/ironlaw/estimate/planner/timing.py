@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ironlaw.estimate.fabric.group_links import domains_taken
 from ironlaw.estimate.planner.bounds import BOUNDED, ROUNDING
 from ironlaw.estimate.planner.grid import ILLEGAL, Choices, Task, reduce_free_choices, sum_parts, timed_parts
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES
-from ironlaw.estimate.wires import domains_taken
 
 
 class Timed(NamedTuple):

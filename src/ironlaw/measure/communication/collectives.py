@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ironlaw.catalog import load
-from ironlaw.estimate.wires import COLLECTIVES, by_ranks
+from ironlaw.estimate.fabric.group_links import COLLECTIVES, by_ranks
 from ironlaw.law.collectives import algorithm_bandwidth, bus_bandwidth
 from ironlaw.measure.communication.classify import Classified, external_of
 from ironlaw.measure.communication.patterns import function_of

@@ -13,7 +13,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
 from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer.counts import attending_layers, attention_width, matmul_parameters
-from ironlaw.estimate.rates import model_key_length, recomputed
+from ironlaw.estimate.step.rates import model_key_length, recomputed
 from ironlaw.law import flops
 from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob

@@ -23,8 +23,8 @@ from ironlaw.measure.read.toml import shipped
 from ironlaw.measure.versus.predicted import RATES, Predicted, read_estimate
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
-    from ironlaw.estimate.measured import MeasuredRun
+    from ironlaw.estimate.answer.estimate import Estimate
+    from ironlaw.estimate.what_if.measured_run import MeasuredRun
 
 UNEXPLAINED = "unexplained"
 ROUNDING = 1e-12  # of a term: a smaller rest is rounding and is not booked

@@ -15,7 +15,7 @@ from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.measured import measured_run
+from ironlaw.estimate.what_if.measured_run import measured_run
 from ironlaw.measure.logs.asked import missing_for_tokens
 from ironlaw.measure.logs.reading import LogReading
 from ironlaw.measure.versus.compare import Comparison, Measured, compare

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.measure.read.memory_text import PrintedMemory
 from ironlaw.measure.read.memory_timeline import Timeline
 from ironlaw.measure.read.snapshot import DeviceMemory, Snapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.measure.versus.predicted import run_estimate
 
 SIMPLE = {"tp": 1, "pp": 1, "cp": 1, "vpp": 1, "recompute": "none", "offload": "none"}

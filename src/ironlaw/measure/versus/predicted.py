@@ -20,7 +20,7 @@ from ironlaw.measure.read.limits import open_bytes
 from ironlaw.question.options import flag
 
 if TYPE_CHECKING:
-    from ironlaw.estimate.answer import Estimate
+    from ironlaw.estimate.answer.estimate import Estimate
 
 RATES = ("mfu", "mfu_full_square", "hfu", "hfu_full_square")
 LARGEST = 8 << 20  # [B] an estimate with every formula explained takes 0.3 MB
@@ -67,7 +67,7 @@ def load_prediction(options: Mapping[str, Any], against: str | Path | None = Non
 
 def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> Estimate:
     """Estimate one run from the options of ``ironlaw estimate``."""
-    from ironlaw.estimate.answer import answer
+    from ironlaw.estimate.answer.estimate import answer
     from ironlaw.question.read import read_options
 
     if options.get("model") is None:
@@ -79,7 +79,7 @@ def run_estimate(options: Mapping[str, Any], folders: tuple[str, ...] = ()) -> E
 
 def _check_comparable(estimate: Estimate) -> None:
     """Refuse an estimate of several rows, of a plan that breaks a rule, or without a step time."""
-    from ironlaw.estimate.rules import broken
+    from ironlaw.estimate.legality.rules import broken
 
     if estimate.rows != 1:
         raise QuestionError(f"the prediction has {estimate.rows} rows: give the options of the measured run only")

@@ -15,8 +15,8 @@ from typing import Any
 from ironlaw import files
 from ironlaw.earlier import check_version, respell
 from ironlaw.errors import InputError, QuestionError, UnsupportedError, quote
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.saved import LARGEST, Saved, answer_of
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.saved import LARGEST, Saved, answer_of
 from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table, answer_question
 from ironlaw.questions.diff.answers import check_answer_of_verb, compare_answers

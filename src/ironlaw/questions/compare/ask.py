@@ -161,8 +161,8 @@ def _options(hardware: Hardware, framework: str, values: Mapping[str, Any]) -> d
 
 def _launch_flags(cell: Cell, gpus: float | None, model: Any) -> tuple[dict[str, str], ...]:
     """The launch flags of a plan; one row that says so where the framework's flags are not known."""
-    from ironlaw.estimate.again import asked_data
-    from ironlaw.estimate.as_data import layers_by_stage, plan_data
+    from ironlaw.estimate.answer.as_data import layers_by_stage, plan_data
+    from ironlaw.estimate.answer.reproduce import asked_data
     from ironlaw.launch.flags import flags_of
 
     assert gpus is not None

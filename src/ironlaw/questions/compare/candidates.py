@@ -9,8 +9,8 @@ from ironlaw.catalog.records import Price
 from ironlaw.cautions.record import Caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.near_counts import describe_counts
-from ironlaw.estimate.offers import Offer, describe_offers, offers_data
+from ironlaw.estimate.what_if.near_counts import describe_counts
+from ironlaw.estimate.what_if.offers import Offer, describe_offers, offers_data
 from ironlaw.questions.compare.network import Network, Storage
 from ironlaw.terms import Term
 

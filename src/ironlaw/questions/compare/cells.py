@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate import sizing
-from ironlaw.estimate.answer import Estimate, answer
-from ironlaw.estimate.as_data import bound_data, memory_data, run_data
-from ironlaw.estimate.as_data import warnings as row_warnings
-from ironlaw.estimate.bands import banded, widened
+from ironlaw.estimate.answer.as_data import bound_data, memory_data, run_data
+from ironlaw.estimate.answer.as_data import warnings as row_warnings
+from ironlaw.estimate.answer.bands import banded, widened
+from ironlaw.estimate.answer.estimate import Estimate, answer
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.term_data import number
 from ironlaw.estimate.bind.failures import bind_failures
 from ironlaw.estimate.bind.money import bind_pue
-from ironlaw.estimate.failures import saved_by
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.near_counts import nearest_counts
-from ironlaw.estimate.offers import offers
-from ironlaw.estimate.rules import broken
-from ironlaw.estimate.run import power_of, power_of_one
-from ironlaw.estimate.support import ceiling_data
-from ironlaw.estimate.term_data import number
+from ironlaw.estimate.evidence.support import ceiling_data
+from ironlaw.estimate.legality.rules import broken
+from ironlaw.estimate.step.failures import saved_by
+from ironlaw.estimate.step.run import power_of, power_of_one
+from ironlaw.estimate.what_if import sizing
+from ironlaw.estimate.what_if.near_counts import nearest_counts
+from ironlaw.estimate.what_if.offers import offers
 from ironlaw.law import cost, energy
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of

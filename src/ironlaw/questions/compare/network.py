@@ -7,7 +7,7 @@ from math import ceil
 
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import FailureRates
-from ironlaw.estimate.failures import Saved, checkpoint_size
+from ironlaw.estimate.step.failures import Saved, checkpoint_size
 from ironlaw.law import energy, fabrics, goodput
 from ironlaw.question.defaults import CHECKPOINT_OVERHEAD
 from ironlaw.terms import Term, leaf, scalar, total

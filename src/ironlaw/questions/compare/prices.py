@@ -14,7 +14,7 @@ from ironlaw.cautions.table import caution
 from ironlaw.errors import UnsupportedError
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.money import find_price, price_if_known
-from ironlaw.estimate.wires import nic_rate
+from ironlaw.estimate.fabric.group_links import nic_rate
 from ironlaw.law import cost, kernels
 from ironlaw.precision import precision_of
 from ironlaw.question.assumptions import Assumptions

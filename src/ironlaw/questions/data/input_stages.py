@@ -11,9 +11,9 @@ from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.errors import MissingOptionError, NoEffectError, QuestionError
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
-from ironlaw.estimate.failures import checkpoint_size, saved_by
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.step.failures import checkpoint_size, saved_by
 from ironlaw.law import collectives, dataloading, goodput, traffic
 from ironlaw.question import defaults
 from ironlaw.question.asked import asked_of

@@ -10,7 +10,7 @@ from ironlaw import files
 from ironlaw.cautions.record import Sentence
 from ironlaw.earlier import respell
 from ironlaw.errors import InputError, QuestionError, quote
-from ironlaw.estimate.saved import LARGEST
+from ironlaw.estimate.answer.saved import LARGEST
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.diff.inputs import VERSIONS, shown
 

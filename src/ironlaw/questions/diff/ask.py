@@ -10,7 +10,7 @@ from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.saved import Saved, read_answer
+from ironlaw.estimate.answer.saved import Saved, read_answer
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns
 from ironlaw.questions.diff.answers import compare_answers, read_answer_of_verb
 from ironlaw.questions.diff.causes import find_causes, signed

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from ironlaw import units
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.held import change_plan
-from ironlaw.estimate.saved import Saved
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.saved import Saved
+from ironlaw.estimate.what_if.change_options import change_plan
 from ironlaw.questions.diff.inputs import changed_options, record_rows, shown
 from ironlaw.questions.diff.terms import most_moved
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ironlaw.errors import quote
-from ironlaw.estimate.saved import Saved
+from ironlaw.estimate.answer.saved import Saved
 from ironlaw.question.assumptions import printed
 
 CONSTANTS = ("calibration", "systems", "bands")  # kinds of records that hold fitted and measured constants

@@ -8,14 +8,14 @@ from typing import Any
 
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.failures import FailureRates, bind_failures
 from ironlaw.estimate.bind.money import price_if_known
 from ironlaw.estimate.bind.question import bind_question, with_batch
-from ironlaw.estimate.failures import Failures, failures_of, saved_by
-from ironlaw.estimate.group import Group
 from ironlaw.estimate.planner.space import VARIANTS
-from ironlaw.estimate.smaller import KEPT, Counts, Used, counts_to_try, ranks_left
+from ironlaw.estimate.step.failures import Failures, failures_of, saved_by
+from ironlaw.estimate.what_if.node_loss import KEPT, Counts, Used, counts_to_try, ranks_left
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.question.defaults import NEAR_BATCH, batches

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import IronlawError, ValueRangeError
-from ironlaw.estimate.placement import placement
+from ironlaw.estimate.fabric.placement import placement
 from ironlaw.estimate.planner.possible import has_plan
-from ironlaw.estimate.smaller import Used, counts_to_try
+from ironlaw.estimate.what_if.node_loss import Used, counts_to_try
 from ironlaw.questions.answer import Column
 from ironlaw.questions.elastic.base import Base
 from ironlaw.questions.elastic.options import Loss

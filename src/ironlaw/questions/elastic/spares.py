@@ -10,9 +10,9 @@ import numpy as np
 
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.placement import slices_of
-from ironlaw.estimate.smaller import Used
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.fabric.placement import slices_of
+from ironlaw.estimate.what_if.node_loss import Used
 from ironlaw.law import cost
 from ironlaw.law import goodput as law
 from ironlaw.questions.answer import Column, Table, filled_columns

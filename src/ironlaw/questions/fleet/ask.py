@@ -10,7 +10,7 @@ from ironlaw import units
 from ironlaw.cautions.record import Caution, Sentence, only
 from ironlaw.cautions.table import caution
 from ironlaw.errors import MissingOptionError
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.law import cost
 from ironlaw.progress import steps
 from ironlaw.question.assumptions import Assumptions, assume

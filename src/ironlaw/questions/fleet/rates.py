@@ -9,15 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from ironlaw.errors import InputError, IronlawError, QuestionError
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import with_tokens
 from ironlaw.estimate.bind.money import price_if_known
 from ironlaw.estimate.bind.question import bind_question, with_batch
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.fabric.placement import slices_of
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.placement import slices_of
-from ironlaw.estimate.smaller import Counts, Used
+from ironlaw.estimate.what_if.node_loss import Counts, Used
 from ironlaw.law.flops import per_token
 from ironlaw.precision import precision_of
 from ironlaw.question.asked import asked_of

@@ -14,7 +14,7 @@ from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.failures import FAILURE_OPTIONS, bind_failures
-from ironlaw.estimate.failures import Failures, Saved, failures_of
+from ironlaw.estimate.step.failures import Failures, Saved, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.law import overlap
 from ironlaw.question.asked import asked_of

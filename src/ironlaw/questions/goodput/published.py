@@ -9,7 +9,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import FailureLog
 from ironlaw.cluster import Cluster
 from ironlaw.estimate.bind.failures import bind_failures
-from ironlaw.estimate.failures import Saved, checkpoint_size, failures_of
+from ironlaw.estimate.step.failures import Saved, checkpoint_size, failures_of
 from ironlaw.law import goodput as law
 from ironlaw.question.asked import Asked
 from ironlaw.questions.answer import Column

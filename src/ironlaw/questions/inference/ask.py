@@ -14,10 +14,10 @@ from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import UnsupportedError, ValueRangeError
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import bind_precision
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import Bound, bind_question
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.attention import index_share
 from ironlaw.estimate.layer.cached import cached_layers, seen_by_width
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters, visited
@@ -201,7 +201,7 @@ def _time_pass(bound: Bound, name: str, flop: float, moved: float, tokens: float
     kernels = kernel(cluster, "kernels", np.atleast_1d(flop), np.atleast_1d(moved), multiplied, cluster.gemm(multiplied))
     plan = plan_with(gpus=np.atleast_1d(gpus), tp=np.atleast_1d(gpus))
     size = np.atleast_1d(tokens * model.hidden_size * 2.0)
-    reduce = wires.collective(cluster, plan, "sums over heads and width", "all_reduce", plan.tp, size, 1.0)
+    reduce = group_links.collective(cluster, plan, "sums over heads and width", "all_reduce", plan.tp, size, 1.0)
     return total(name, [kernels, total("between accelerators", [reduce], times=2.0 * model.num_hidden_layers)])
 
 

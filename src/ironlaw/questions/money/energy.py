@@ -15,7 +15,7 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.money import bind_grid, bind_pue
-from ironlaw.estimate.run import power_of_one
+from ironlaw.estimate.step.run import power_of_one
 from ironlaw.law import energy
 from ironlaw.question.assumptions import assume
 from ironlaw.questions.answer import Column

@@ -8,10 +8,10 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Sentence, read_record
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.estimate.bind.money import bind_money
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.near_counts import no_such_plan
+from ironlaw.estimate.what_if.near_counts import no_such_plan
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns

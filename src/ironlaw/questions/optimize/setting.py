@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.reproduce import asked_data
 from ironlaw.estimate.bind.money import Money
-from ironlaw.estimate.group import Group
-from ironlaw.estimate.rules import broken
-from ironlaw.estimate.run import power_of
+from ironlaw.estimate.legality.rules import broken
+from ironlaw.estimate.step.run import power_of
 from ironlaw.law import cost, dataloading, energy
 from ironlaw.question.read import read_options
 from ironlaw.questions.data.input_stages import InputPipeline, Step, bind_pipeline

@@ -10,8 +10,8 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
-from ironlaw.estimate.abilities import SELECTIVE, has_overlap
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.legality.abilities import SELECTIVE, has_overlap
 from ironlaw.estimate.memory.total import Layers
 from ironlaw.law import activations
 from ironlaw.plan import Plan, recompute_columns

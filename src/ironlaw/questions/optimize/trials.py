@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ironlaw.estimate.bands import likely_rate
-from ironlaw.estimate.held import change_options
+from ironlaw.estimate.answer.bands import likely_rate
+from ironlaw.estimate.what_if.change_options import change_options
 from ironlaw.progress import steps
 from ironlaw.question.assumptions import printed
 from ironlaw.questions.answer import Column

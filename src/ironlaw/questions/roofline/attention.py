@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.answer.estimate import estimate
 from ironlaw.estimate.layer.attention import FLASH_BACKWARD_FLOP, FLASH_KERNELS, UNFUSED_BACKWARD_FLOP, UNFUSED_KERNELS
 from ironlaw.law import traffic
 from ironlaw.precision import PRECISIONS

@@ -8,8 +8,8 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import ValueRangeError
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
+from ironlaw.estimate.fabric import group_links
 from ironlaw.law import collectives
 from ironlaw.plan import column, plan_with
 from ironlaw.question.assumptions import Assumptions
@@ -44,7 +44,7 @@ def answer(_question: str, values: dict[str, Any], folders: tuple[str, ...]) -> 
     if "on" not in values:
         need(values, "measured")  # without links there is only a measured time to print
     notes: Assumptions = []
-    factor = leaf("traffic factor", wires.COLLECTIVES[operation].factor, "1", n=ranks)
+    factor = leaf("traffic factor", group_links.COLLECTIVES[operation].factor, "1", n=ranks)
     text = f"{operation} of {units.show(size, 'B', 4)} ({_show_decimal(size)}) among {ranks:.0f}: "
     told = {"operation": operation, "bytes": size, "ranks": ranks, "factor": scalar(factor)}
     headline: list[str] = [Sentence(f"{text}each rank sends {scalar(factor):.4g} times that", "traffic", told)]
@@ -87,10 +87,10 @@ def _bind_link_roof(values: dict[str, Any], factor: Term, folders: tuple[str, ..
     cluster = cluster_of(values, folders, notes)
     size, ranks = values["size"], values["ranks"]
     n = column(ranks)  # one tensor-parallel group, whose ranks are next to each other
-    expected = wires.collective(cluster, plan_with(gpus=n, tp=n), "expected time", values["collective"], n, size, 1.0)
+    expected = group_links.collective(cluster, plan_with(gpus=n, tp=n), "expected time", values["collective"], n, size, 1.0)
     inner = scalar(expected.inputs["inner_ranks"])
     inside = inner >= ranks
-    rate = cluster.node.scale_up_bandwidth if inside else wires.nic_rate(cluster)
+    rate = cluster.node.scale_up_bandwidth if inside else group_links.nic_rate(cluster)
     sent = size * scalar(factor) / (1.0 if inside else inner)  # out of a domain the NIC of every accelerator sends its share
     least = leaf("least time", collectives.point_to_point, "s", "network", size=sent, bandwidth=rate, latency=0.0)
     name = "scale-up" if inside else "nic"

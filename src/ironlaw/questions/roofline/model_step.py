@@ -14,13 +14,13 @@ from ironlaw.catalog.records import Accelerator
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
-from ironlaw.estimate import wires
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.answer import answer as estimate_of
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.answer.estimate import answer as estimate_of
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.passes import PASSES
-from ironlaw.estimate.measured import MeasuredRun, measured_run
-from ironlaw.estimate.step import MICRO_BATCHES
+from ironlaw.estimate.step.step import MICRO_BATCHES
+from ironlaw.estimate.what_if.measured_run import MeasuredRun, measured_run
 from ironlaw.law import activations, kernels
 from ironlaw.question.assumptions import assume
 from ironlaw.question.forms import need
@@ -129,7 +129,7 @@ def list_operators(tree: Term, at: int = 0, nic: float = math.inf) -> list[StepO
         given = {name: scalar(value, at) for name, value in node.inputs.items()}
         operator = StepOperator(
             node.name, where, runs, given.get("flop", 0.0) * runs, given.get("traffic", 0.0) * runs,
-            wires.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic), given.get("peak", 0.0),
+            group_links.bytes_sent(given) * runs, time, _roof(node, at), _find_link(given, nic), given.get("peak", 0.0),
         )  # fmt: skip
         key = (operator.operator, operator.where, operator.roof, operator.link)
         merged[key] = merged[key].plus(operator) if key in merged else operator
@@ -166,7 +166,7 @@ def _roof(node: Term, at: int) -> str:
 def _list_step(group: Group, at: int, values: dict[str, Any], folders: tuple[str, ...]) -> Answer:
     """The operators of one step with its roofs, and the judgement of a measured step."""
     tree = group.step.tree
-    operators = list_operators(tree, at, wires.nic_rate(group.cluster).value)
+    operators = list_operators(tree, at, group_links.nic_rate(group.cluster).value)
     overlapped = list_overlapped(group, at)
     step = scalar(tree, at)
     accelerator, job = group.cluster.accelerator, group.job

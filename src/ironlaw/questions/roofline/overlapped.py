@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ironlaw.estimate import wires
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer import casts
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.sizes import Shapes
@@ -15,7 +15,7 @@ from ironlaw.estimate.layer.trained import layer_trained, stage_trained
 from ironlaw.estimate.network import context, sharding, tensor
 from ironlaw.estimate.network.sharding import Overlapped
 from ironlaw.estimate.pipeline import hand_overs
-from ironlaw.estimate.step import MICRO_BATCHES, STEP
+from ironlaw.estimate.step.step import MICRO_BATCHES, STEP
 from ironlaw.law import overlap
 from ironlaw.questions.answer import Column
 from ironlaw.terms import Term, scalar
@@ -93,7 +93,7 @@ def wire_bytes_of(term: Term, at: int) -> float:
     """Bytes an accelerator sends in one run of a collective or message, from the inputs of its laws."""
     if term.parts:
         return sum(wire_bytes_of(part, at) for part in term.parts) * scalar(term.times, at)
-    return wires.bytes_sent({name: scalar(value, at) for name, value in term.inputs.items()})
+    return group_links.bytes_sent({name: scalar(value, at) for name, value in term.inputs.items()})
 
 
 def _collectives_of(group: Group, at: int, key: Hashable, path: tuple[Term, ...]) -> list[tuple[Term, float]] | None:

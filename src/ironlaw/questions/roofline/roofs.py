@@ -12,10 +12,10 @@ from ironlaw.catalog import load
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import MissingOptionError, QuestionError, UnsupportedError
-from ironlaw.estimate import wires
-from ironlaw.estimate.abilities import usual_framework, why_chosen
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.sizes import elementwise, host_time, kernel
+from ironlaw.estimate.legality.abilities import usual_framework, why_chosen
 from ironlaw.law import kernels
 from ironlaw.precision import PRECISIONS
 from ironlaw.question.assumptions import Assumptions, assume
@@ -85,7 +85,7 @@ def bind_device(values: Mapping[str, Any], folders: tuple[str, ...], notes: Assu
         assume(notes, "framework", f"{name}, chosen: {why_chosen(name, record.vendor, folders)}", "default")
     host = host_time(load.record("frameworks", name, folders), cluster)
     links = {
-        "c2c": record.c2c_bandwidth, "scale-up": cluster.node.scale_up_bandwidth, "nic": wires.nic_rate(cluster),
+        "c2c": record.c2c_bandwidth, "scale-up": cluster.node.scale_up_bandwidth, "nic": group_links.nic_rate(cluster),
         "pcie": record.pcie_bandwidth,
     }  # fmt: skip
     links = {key: rate for key, rate in links.items() if rate is not None and rate.value > 0}

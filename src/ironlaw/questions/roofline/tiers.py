@@ -11,9 +11,9 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
-from ironlaw.estimate import wires
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import bind_model
+from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.law import collectives, dataloading, states
 from ironlaw.precision import PRECISIONS
@@ -87,7 +87,7 @@ def list_tiers(cluster: Cluster, storage: Any) -> list[Tier]:
     count = node.accelerators.value
     tiers = [
         Tier(STORAGE, storage, shared=count),
-        Tier("NIC", wires.nic_rate(cluster), link=True),
+        Tier("NIC", group_links.nic_rate(cluster), link=True),
         Tier(HOST, node.host_memory_bandwidth, node.host_memory_capacity, count),
         Tier(LINK, device.c2c_bandwidth or device.pcie_bandwidth, shared=plain(node.accelerators_per_host_link or 1.0), link=True),
         Tier("scale-up link", node.scale_up_bandwidth, link=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ironlaw.estimate.run import power_of
+from ironlaw.estimate.step.run import power_of
 from ironlaw.law import cost, energy, wide_area
 from ironlaw.questions.answer import Column, Table, filled_columns
 from ironlaw.questions.sites.bind import Site

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ironlaw import units
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.memory.offloading import host_capacity
 from ironlaw.estimate.memory.states import optimizer_parameters
 from ironlaw.estimate.pipeline.stages import stages

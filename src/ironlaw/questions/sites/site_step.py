@@ -11,14 +11,14 @@ from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.cluster import Cluster
 from ironlaw.errors import IronlawError, QuestionError, ValueRangeError
-from ironlaw.estimate.answer import estimate
+from ironlaw.estimate.answer.estimate import estimate
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.parameters import trained_parameters
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
-from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
-from ironlaw.estimate.near_counts import no_such_plan
-from ironlaw.estimate.parameters import trained_parameters
+from ironlaw.estimate.what_if.near_counts import no_such_plan
 from ironlaw.law import flops, run
 from ironlaw.precision import precision_of
 from ironlaw.question import defaults

@@ -15,9 +15,9 @@ from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.measured import MeasuredRun, mfu_words, utilisations
-from ironlaw.estimate.sizing import rounded_down
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.what_if.measured_run import MeasuredRun, mfu_words, utilisations
+from ironlaw.estimate.what_if.sizing import rounded_down
 from ironlaw.law import run as run_law
 from ironlaw.questions.answer import Answer, Column, Table
 from ironlaw.questions.plan_words import describe_plan

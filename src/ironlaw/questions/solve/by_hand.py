@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.answer import Estimate
+from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.law import activations, parameters, states
 from ironlaw.questions.answer import Column, Table
 from ironlaw.questions.solve.workload import Workload

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ironlaw import units
-from ironlaw.estimate.answer import Estimate
-from ironlaw.estimate.as_data import waterfall_data
-from ironlaw.estimate.bands import step_band
-from ironlaw.estimate.measured import MFU_NAMES
-from ironlaw.estimate.waterfall import LOSSES
+from ironlaw.estimate.answer.as_data import waterfall_data
+from ironlaw.estimate.answer.bands import step_band
+from ironlaw.estimate.answer.estimate import Estimate
+from ironlaw.estimate.step.waterfall import LOSSES
+from ironlaw.estimate.what_if.measured_run import MFU_NAMES
 from ironlaw.law import activations
 from ironlaw.question.defaults import USUAL_MFU
 from ironlaw.questions.answer import Column, Table

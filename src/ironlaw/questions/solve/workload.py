@@ -14,19 +14,19 @@ from ironlaw.catalog.sourced import Sourced
 from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError, ValueRangeError
-from ironlaw.estimate import sizing
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
 from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import bind_model
 from ironlaw.estimate.bind.money import bind_price
 from ironlaw.estimate.bind.question import sequences_of
 from ironlaw.estimate.documents.keys import keys_seen
 from ironlaw.estimate.layer.counts import active_parameters, attending_layers, attention_width, matmul_parameters, total_parameters
-from ironlaw.estimate.measured import MFU_NAMES, MeasuredRun, measured_run
-from ironlaw.estimate.near_counts import describe_counts, nearest_counts, no_such_plan
-from ironlaw.estimate.offers import describe_offers, offers
-from ironlaw.estimate.rates import model_key_length
-from ironlaw.estimate.run import time_of_steps
+from ironlaw.estimate.step.rates import model_key_length
+from ironlaw.estimate.step.run import time_of_steps
+from ironlaw.estimate.what_if import sizing
+from ironlaw.estimate.what_if.measured_run import MFU_NAMES, MeasuredRun, measured_run
+from ironlaw.estimate.what_if.near_counts import describe_counts, nearest_counts, no_such_plan
+from ironlaw.estimate.what_if.offers import describe_offers, offers
 from ironlaw.law import cost, flops, run
 from ironlaw.precision import precision_of
 from ironlaw.question import defaults

@@ -9,12 +9,12 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Caution
 from ironlaw.errors import QuestionError, UnitError, UnknownNameError
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
-from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.near_counts import no_such_plan, why_impossible
-from ironlaw.estimate.step import MICRO_BATCHES
+from ironlaw.estimate.step.step import MICRO_BATCHES
+from ironlaw.estimate.what_if.near_counts import no_such_plan, why_impossible
 from ironlaw.law import batches
 from ironlaw.law import run as law
 from ironlaw.question import defaults

@@ -12,12 +12,12 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import IronlawError, QuestionError, UnitError, UnknownNameError
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
 from ironlaw.estimate.bind.model import bind_model, count_tokens, plain_model
 from ironlaw.estimate.bind.question import batch_taken, sequences_of
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.near_counts import describe_counts, nearest_counts, why_impossible
-from ironlaw.estimate.offers import describe_offers, offers
+from ironlaw.estimate.what_if.near_counts import describe_counts, nearest_counts, why_impossible
+from ironlaw.estimate.what_if.offers import describe_offers, offers
 from ironlaw.law import run as law
 from ironlaw.progress import steps
 from ironlaw.question import defaults

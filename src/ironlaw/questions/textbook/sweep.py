@@ -16,7 +16,7 @@ from ironlaw.estimate.bind.cluster import bind_precision, cluster_of
 from ironlaw.estimate.bind.model import count_tokens
 from ironlaw.estimate.bind.money import bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.run import power_of
+from ironlaw.estimate.step.run import power_of
 from ironlaw.law import activations, cost, energy, flops, run, states
 from ironlaw.question import defaults
 from ironlaw.question.assumptions import Assumptions, assume

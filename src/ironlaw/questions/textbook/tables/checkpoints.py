@@ -10,13 +10,13 @@ from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.group import Group
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.reproduce import asked_data
 from ironlaw.estimate.layer.sizes import Shapes
 from ironlaw.estimate.memory.activations import hidden_state
 from ironlaw.estimate.memory.total import Layers
-from ironlaw.estimate.near_counts import no_such_plan
+from ironlaw.estimate.what_if.near_counts import no_such_plan
 from ironlaw.law import activations
 from ironlaw.question.assumptions import assume
 from ironlaw.question.forms import need

@@ -8,7 +8,7 @@ from typing import Any
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import IronlawError
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.law import run, wide_area
 from ironlaw.question.forms import need
 from ironlaw.questions.answer import Answer, Column, Table

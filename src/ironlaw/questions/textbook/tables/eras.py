@@ -11,7 +11,7 @@ from ironlaw.cautions.table import caution
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.money import bind_grid, bind_price, bind_pue
 from ironlaw.estimate.layer.counts import active_parameters
-from ironlaw.estimate.run import power_of
+from ironlaw.estimate.step.run import power_of
 from ironlaw.law import cost, energy, flops, run
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.questions.answer import Answer, Column, Table

@@ -10,10 +10,10 @@ from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.cluster import Cluster
 from ironlaw.errors import QuestionError
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.money import Money, bind_money
-from ironlaw.estimate.run import power_of
+from ironlaw.estimate.step.run import power_of
 from ironlaw.law import batches, cost, dataloading, energy, flops, formats, scaling, states
 from ironlaw.question.asked import asked_of
 from ironlaw.question.assumptions import Assumptions, assume

@@ -10,11 +10,11 @@ from typing import Any
 from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import IronlawError, QuestionError
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
 from ironlaw.estimate.bind.cluster import cluster_of
 from ironlaw.estimate.bind.model import bind_model, plain_model
 from ironlaw.estimate.layer.counts import total_parameters
-from ironlaw.estimate.near_counts import why_impossible
+from ironlaw.estimate.what_if.near_counts import why_impossible
 from ironlaw.law import collectives, scaling
 from ironlaw.question.assumptions import Assumptions, assume
 from ironlaw.question.forms import need

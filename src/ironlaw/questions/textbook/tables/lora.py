@@ -9,7 +9,7 @@ from ironlaw import units
 from ironlaw.cautions.record import Sentence
 from ironlaw.cautions.table import caution
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate.answer import Estimate, answer
+from ironlaw.estimate.answer.estimate import Estimate, answer
 from ironlaw.estimate.layer.adapters import visited
 from ironlaw.estimate.layer.counts import active_parameters, total_parameters
 from ironlaw.estimate.layer.kinds import kinds

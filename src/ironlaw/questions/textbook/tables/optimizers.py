@@ -8,10 +8,10 @@ from ironlaw import units
 from ironlaw.catalog import load
 from ironlaw.catalog.optimizer import Optimizer
 from ironlaw.cautions.record import Sentence
-from ironlaw.estimate.answer import answer
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.cluster import find_precision
 from ironlaw.estimate.bind.optimizer import bind_optimizer
-from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.counts import total_parameters
 from ironlaw.estimate.layer.updates import SHAPES, kept_on_rank
 from ironlaw.estimate.pipeline.stages import stages

@@ -11,15 +11,15 @@ from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
 from ironlaw.cautions.record import Sentence
 from ironlaw.errors import QuestionError, UnsupportedError
-from ironlaw.estimate.again import asked_data
-from ironlaw.estimate.answer import answer
-from ironlaw.estimate.as_data import bound_data
+from ironlaw.estimate.answer.as_data import bound_data
+from ironlaw.estimate.answer.estimate import answer
+from ironlaw.estimate.answer.group import Group
+from ironlaw.estimate.answer.reproduce import asked_data
 from ironlaw.estimate.bind.cluster import bind_precision, can_run, find_precision
-from ironlaw.estimate.group import Group
 from ironlaw.estimate.layer.casts import CAST
 from ironlaw.estimate.layer.kinds import kinds
 from ironlaw.estimate.layer.sizes import operator_of
-from ironlaw.estimate.near_counts import no_such_plan
+from ironlaw.estimate.what_if.near_counts import no_such_plan
 from ironlaw.precision import Precision
 from ironlaw.question.read import read_options
 from ironlaw.questions.answer import Answer, Column, Table, filled_columns

@@ -1,0 +1,1 @@
+"""The answer to one question: columns, trees, error bands, warnings, and its plain data."""

@@ -1,0 +1,1 @@
+"""What a stack can run, and what makes a plan legal."""

@@ -1,0 +1,1 @@
+"""The time of one optimizer step and of what follows from it: rates, losses, failures and the whole run."""

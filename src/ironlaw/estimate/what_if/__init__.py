@@ -1,0 +1,1 @@
+"""Questions about an answer: another option, another number of accelerators, fewer of them, a measured throughput."""
