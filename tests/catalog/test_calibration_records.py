@@ -14,6 +14,7 @@ import pytest
 import ironlaw
 import paths
 from ironlaw.catalog import load
+from ironlaw.errors import CatalogError
 from ironlaw.estimate.answer.as_data import row_data
 from ironlaw.estimate.fabric import group_links
 from ironlaw.estimate.layer.attention import flash_constants
@@ -254,3 +255,12 @@ def test_an_interpolated_constant_names_its_neighbours() -> None:
     shown = explain(estimate, "all-reduce")
     assert f"{known.smaller['4'].bandwidth_fraction.text} among 4" in shown and f"{known.bandwidth_fraction.text} among 8" in shown
     assert json.dumps(row_data(*estimate.place_of(0), explain=True))
+
+
+def test_a_calibration_without_constants_of_an_operation_is_refused(tmp_path):
+    text = (FOLDER / "infiniband.toml").read_text(encoding="utf-8")
+    folder = tmp_path / "calibration"
+    folder.mkdir()
+    (folder / "infiniband.toml").write_text(text.partition("[collective.all_reduce]")[0], encoding="utf-8")
+    with pytest.raises(CatalogError, match=r"calibration infiniband: collective\.all_reduce is missing"):
+        ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=8, catalog=tmp_path)

@@ -17,6 +17,8 @@ import pytest
 
 import paths
 from ironlaw.cli.main import main
+from ironlaw.cli.schema import SCHEMAS
+from ironlaw.measure.runs import redact
 from ironlaw.shown import SCHEMA_VERSION
 from made_snapshots import worked
 
@@ -124,3 +126,16 @@ def test_every_key_of_the_page_is_in_a_diagnosis():
     unknown = {f"{where}.{key}" for where, keys in documented().items() for key in keys - seen.get(where, set()) if key != "*"}
     shared = {f"{w}.{k}" for w in documented() for k in ("total", "max", "p95", "ahead_ns", "ends_apart_ns", *OF_STEPS)}
     assert not unknown - shared
+
+
+def test_a_redacted_diagnosis_keeps_every_key_of_its_schema():
+    def keys(part):
+        if isinstance(part, dict):
+            yield from part["properties"] if isinstance(part.get("properties"), dict) else ()
+            part = list(part.values())
+        for inner in part if isinstance(part, list) else ():
+            yield from keys(inner)
+
+    redactor = redact.Redactor()
+    named = set(keys(json.loads((SCHEMAS / "diagnose.json").read_text(encoding="utf-8"))))
+    assert len(named) > 300 and {name for name in named if redact._key(name, redactor) != name} == set()

@@ -12,7 +12,7 @@ from typing import Any
 from ironlaw.catalog import clouds, load
 from ironlaw.catalog.model import Model
 from ironlaw.catalog.optimizer import Optimizer
-from ironlaw.catalog.records import KINDS, SLICE, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
+from ironlaw.catalog.records import KINDS, OPERATIONS, SLICE, Accelerator, Calibration, Grid, Node, PriceList, Recipe, Site
 from ironlaw.catalog.sourced import Source
 from ironlaw.errors import IronlawError
 
@@ -220,6 +220,9 @@ def _check_calibration(record: Calibration, folders: tuple[str, ...]) -> Iterato
                 yield f"{part}.{precision}.efficiency {constants.efficiency.text} is above the roof"
     for precision in sorted(record.experts.keys() - record.gemm.keys()):
         yield f"experts.{precision} needs gemm.{precision}"
+    for operation in OPERATIONS:
+        if operation not in record.collective:
+            yield f"collective.{operation} is missing"
 
 
 def _check_reference(name: str, kind: str, key: str, folders: tuple[str, ...]) -> Iterator[str]:

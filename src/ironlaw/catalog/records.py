@@ -519,6 +519,9 @@ class CollectiveConstants(Schema):
     held_out_error: Sourced | None = quantity("1", required=False)
 
 
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")  # which every calibration has constants for
+
+
 class Calibration(Record):
     """Constants of the kernel and collective laws, fitted to measured operators of one device or fabric.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ironlaw.catalog import load
-from ironlaw.catalog.records import SLICE, Accelerator, Calibration, Fabric, Node, Systems
+from ironlaw.catalog.records import OPERATIONS, SLICE, Accelerator, Calibration, Fabric, Node, Systems
 from ironlaw.catalog.sourced import Sourced
 from ironlaw.cluster import Cluster
 from ironlaw.errors import CatalogError, QuestionError, UnknownNameError, UnsupportedError, ValueRangeError
@@ -91,6 +91,9 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
         assume(assumptions, "fabric", fabric.name, "default")
     calibration: Calibration = load.record("calibration", accelerator.calibration, folders)
     scale_up = load.record("calibration", node.collective_calibration, folders) if node.collective_calibration else calibration
+    scale_out = load.record("calibration", fabric.calibration, folders)
+    for record in (scale_up, scale_out):
+        _refuse_missing_collectives(record)
     systems = load.record("systems", "default", folders)
     if any(row.offload for row in asked.rows):
         bind_host("--offload", accelerator, node, systems, assumptions)
@@ -114,11 +117,18 @@ def bind_cluster(asked: Asked, folders: tuple[str, ...], assumptions: Assumption
             _refuse_unknown_rate(option, find_precision(option, name, folders), accelerator, calibration, folders)
     ratio, pod_size = pods_of(node, fabric, asked, assumptions)
     return Cluster(
-        accelerator, node, fabric, calibration, reference, scale_up, load.record("calibration", fabric.calibration, folders), systems,
+        accelerator, node, fabric, calibration, reference, scale_up, scale_out, systems,
         gpus_per_domain=_given_share(node, asked), clock=clock, network_share=asked.network_share, oversubscription=ratio,
         pod_size=pod_size, in_network_reduction=reduction_of(accelerator, node, fabric, asked.in_network_reduction),
         topology=topology_of(node, asked), margin=asked.margin,
     )  # fmt: skip
+
+
+def _refuse_missing_collectives(record: Calibration) -> None:
+    """Raise the error of a calibration that lacks an operation between accelerators."""
+    missing = [name for name in OPERATIONS if name not in record.collective]
+    if missing:
+        raise CatalogError(f"calibration {record.name}: collective.{missing[0]} is missing; it needs {', '.join(OPERATIONS)}")
 
 
 def _given_share(node: Node, asked: Asked) -> float | None:
