@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 
 import pytest
 from starlette.testclient import TestClient
@@ -26,8 +28,8 @@ def test_a_record_shows_every_value_with_its_source(client):
         assert value.text.split()[1] in page.text and value.source.url in page.text and value.source.read in page.text
     prices = load.record("prices", "h100-sxm").price
     newest = max((one for one in prices if one.term == "on-demand"), key=lambda one: one.date)
-    assert f"{newest.per_hour.value * 3600:.2f}, in use" in page.text
-    assert page.text.count('<circle class="of-') + page.text.count('<path class="of-') == len(prices)
+    spec = json.loads(re.search(r'data-figure="price-history".*?<script class="spec"[^>]*>(.*?)</script>', page.text)[1])
+    assert f"in use {newest.per_hour.value * 3600:.2f} USD/h" in spec["description"] and len(spec["data"]["values"]) == len(prices)
     assert 'href="/catalog/nodes/dgx-h100"' in page.text
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+
+from click.testing import CliRunner
 
 import ironlaw
 import paths
+from ironlaw.cli.main import command_of
 from ironlaw.validate.shipped import read_shipped
 
 HELD = {"tp": 2, "pp": 2, "vpp": 1, "zero": 1, "micro_batch_size": 1, "recompute": "none", "global_batch_size": 64}
 RUN = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 16, "tokens": "1T"}
+SITES = {
+    "model": "llama-3-70b", "sites": "lulea,dublin,ashburn", "on": "h100-sxm", "gpus": "2048,1024,2048", "wan_bandwidth": "400Gb/s",
+    "inner_steps": 100, "tokens": "15T", "global_batch_size": 1280,
+}  # fmt: skip
 TRACE = paths.ROOT / "tests" / "data" / "measured" / "v100_resnet50_nw0.json.gz"
 RANKS = paths.ROOT / "tests" / "data" / "measured" / "v100x8_dlrm"
 
@@ -47,6 +55,8 @@ MADE = {
     "overlap": lambda: ironlaw.roofline(**{**RUN, "tokens": None}, **HELD).to_dict(),
     "validate": read_shipped,
     "compare": lambda: ironlaw.compare("llama-3-8b", on="h100-sxm,a100-sxm-80gb", gpus=16, tokens="1T", **HELD).to_dict(),
+    "sites": lambda: ironlaw.sites(**SITES).to_dict(),
+    "price-history": lambda: json.loads(CliRunner().invoke(command_of("catalog"), ["show", "h100-sxm", "--json"]).stdout),
     "checkpointing": lambda: ironlaw.textbook(**{**RUN, "tokens": None}, **{**HELD, "recompute": None}, chapter="checkpoints").to_dict(),
     "energy-precision": lambda: ironlaw.optimize(**{**RUN, "tokens": None}, **HELD, most=1).to_dict(),
 }  # fmt: skip

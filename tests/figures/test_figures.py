@@ -213,6 +213,58 @@ def test_a_band_of_money_lies_on_the_ray_of_its_rent():
     assert column("compare", "million_usd") == sorted(column("compare", "million_usd"))
 
 
+def test_the_steps_and_the_days_of_sites_are_those_of_the_answer():
+    answer = asked("sites")
+    for one in answer["waiting_by_site"]:
+        ends = [row["to"] for row in rows_of(drawn("site-step")) if row["site"].lower() == one["site"]]
+        assert ends[-1] == pytest.approx(one["step"] + one["others"] + one["exchange"])
+    for row, one in zip(rows_of(drawn("exchange")), answer["intervals"], strict=True):
+        assert row["days"] * 86400.0 == one["seconds"] and row["computing_days"] + row["waiting_days"] == pytest.approx(row["days"])
+    assert sum(row["chosen"] for row in rows_of(drawn("exchange"))) == 1
+    chosen = next(row for row in rows_of(drawn("exchange")) if row["chosen"])
+    assert chosen["steps_between"] == 100 and chosen["days"] * 86400.0 == answer["ways"][0]["seconds"]
+
+
+def test_a_map_has_the_places_of_the_sites_and_land_with_rings_that_close():
+    spec = drawn("sites-map")
+    assert [(row["latitude"], row["longitude"]) for row in rows_of(spec)] == [
+        (p["latitude"], p["longitude"]) for p in asked("sites")["places"]
+    ]
+    (shape,) = spec["layer"][0]["data"]["values"]
+    rings = [ring for polygon in shape["geometry"]["coordinates"] for ring in polygon]
+    assert len(rings) > 10 and all(ring[0] == ring[-1] and len(ring) > 3 for ring in rings)
+    assert len(json.dumps(spec)) < 60_000
+    with pytest.raises(QuestionError, match="two sites or more"):
+        draw("sites-map", {**asked("sites"), "places": []})
+
+
+def test_prices_are_those_of_the_record():
+    from ironlaw.catalog import load
+    from ironlaw.estimate.bind.money import usual_price
+
+    prices = load.record("prices", "h100-sxm")
+    rows = rows_of(drawn("price-history"))
+    assert sorted(row["usd_per_hour"] for row in rows) == pytest.approx(sorted(one.per_hour.value * 3600.0 for one in prices.price))
+    (used,) = [row for row in rows if row["in_use"]]
+    assert used["usd_per_hour"] == pytest.approx(usual_price(prices).per_hour.value * 3600.0)
+    with pytest.raises(QuestionError, match="no price"):
+        draw("price-history", {"prices": []})
+
+
+def test_what_a_hue_does_not_tell_is_striped():
+    """Waits, idle time and slack have stripes, copies dots: dashes of lines as thick as their bars, which every renderer draws."""
+
+    def striped(name):
+        layers = [one for one in drawn(name)["layer"] if "strokeDash" in one["mark"] and "expr" in str(one["mark"].get("strokeWidth"))]
+        return [row for one in layers for row in one["data"]["values"]]
+
+    for name in ("partition", "timeline", "gaps", "site-step"):
+        found = striped(name)
+        assert found and all(row.get("waits") or row["kind"] in ("idle", "slack", "copy") for row in found)
+    assert {row["what"] for row in striped("site-step")} == {"waits for a site", "waits for the exchange"}
+    assert len(striped("pipeline")) == asked("pipeline")["timeline"]["stages"]
+
+
 def test_techniques_are_drawn_as_they_are():
     assert [size * GIB for size in column("checkpointing", "GiB")] == pytest.approx(
         [one["device"] for one in asked("checkpointing")["checkpoints"]]

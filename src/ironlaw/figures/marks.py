@@ -156,6 +156,52 @@ def faded() -> Spec:
     return {"condition": {"test": "datum.waits === true", "value": 0.35}, "value": 1}
 
 
+def is_hatched(row: Row) -> bool:
+    """Whether nothing works in a row: a wait, idle time, memory that no tensor has.
+
+    >>> is_hatched({"kind": "network", "waits": True}), is_hatched({"kind": "rest"})
+    (True, False)
+    """
+    return row.get("waits") is True or row["kind"] in ("idle", "slack")
+
+
+def hatch(rows: Sequence[Row], along: Spec, across: Spec, band: float, upright: bool = False) -> list[Spec]:
+    """Stripes on bars of kinds that a hue alone does not tell: 3 of 7 pixels where nothing works, dots on copies; no layer where none is.
+
+    A stripe is a dash of a line as thick as its bar, so that stripes are as wide in every bar, at every size and in every format.
+
+    Parameters
+        rows: all bars, with their kind, and whether they wait
+        along: where a bar begins; it ends at ``to`` of its row, or at ``end_ms`` where it begins at ``start_ms``
+        across: which row or column it stands in
+        band: its thickness, of the row's or column's
+        upright: bars stand
+    """
+    shade = {**kind_colour(rows), "condition": {"test": f"indexof({list(HOLLOW)}, datum.kind) >= 0", "value": "@line2"}}
+    waits = [row for row in rows if is_hatched(row)]
+    copies = [row for row in rows if row["kind"] == "copy" and not is_hatched(row)]
+    drawn = [stripes(waits, along, across, band, upright, shade)] if waits else []
+    return [*drawn, *([stripes(copies, along, across, band, upright, {"value": "@bg"}, (2, 3))] if copies else [])]
+
+
+def stripes(
+    rows: Sequence[Row],
+    along: Spec,
+    across: Spec,
+    band: float,
+    upright: bool = False,
+    shade: Spec | None = None,
+    dash: tuple[int, int] = (3, 4),
+) -> Spec:
+    """A layer of stripes on the bars of rows: see ``hatch``."""
+    side, other, thick = ("y", "x", "bandwidth('x')") if upright else ("x", "y", "bandwidth('y')")
+    mark: Spec = {"type": "rule", "strokeDash": list(dash), "strokeCap": "butt", "strokeWidth": {"expr": f"{thick} * {band:g}"}}
+    if along["field"] == "start_ms":  # an axis that a reader may zoom
+        mark["clip"] = True
+    end = {"field": "end_ms" if along["field"] == "start_ms" else "to"}
+    return layer(mark, rows, **{side: {**along, "title": None}, f"{side}2": end, other: across}, color=shade or {"value": "@line2"})
+
+
 def stack(sizes: Iterable[Row], key: str, whole: float) -> list[Row]:
     """Rows with where each begins and ends in a bar of all, and its words where they have room inside.
 
@@ -172,7 +218,7 @@ def stack(sizes: Iterable[Row], key: str, whole: float) -> list[Row]:
 
 
 def bar_of(rows: Sequence[Row], x: Spec, legend: bool = True) -> list[Spec]:
-    """A bar of segments, each with its name inside where it has room: two layers, to be drawn with colours that they do not share."""
+    """A bar of segments, each with its name inside where it has room: layers, to be drawn with colours that they do not share."""
     at = {"field": "row", "type": "nominal", "axis": None, "title": None}
     bar = layer(
         {"type": "bar", "height": {"band": 0.9}},
@@ -188,7 +234,11 @@ def bar_of(rows: Sequence[Row], x: Spec, legend: bool = True) -> list[Spec]:
         {"type": "text", "align": "left", "dx": 6, "limit": 150}, x=dict(x), y=at, text={"field": "inside", "type": "nominal"},
         color={**kind_colour(rows, prefix="@on-"), "condition": {"test": "datum.waits === true", "value": "@ink"}},
     )  # fmt: skip
-    return [bar, text]
+    plate = layer(
+        {"type": "text", "align": "left", "dx": 6, "limit": 150, "stroke": "@bg", "strokeWidth": 6, "strokeJoin": "round"},
+        [row for row in rows if row["inside"] and is_hatched(row)], x=dict(x), y=at, text={"field": "inside", "type": "nominal"},
+    )  # fmt: skip
+    return [bar, *hatch(rows, x, at, 0.9), plate, text]
 
 
 def tooltip(*fields: str) -> list[Spec]:

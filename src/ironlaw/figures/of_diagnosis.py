@@ -13,6 +13,7 @@ from ironlaw.figures.marks import (
     bar_of,
     faded,
     frame,
+    hatch,
     kind_colour,
     layer,
     names,
@@ -104,6 +105,7 @@ def timeline(answer: Answer) -> Spec:
             fillOpacity=faded(),
             tooltip=tooltip("cause", "says"),
         ),
+        *hatch([*rows, *gaps], x, y, 0.7),
     ]
     longest = max(gaps, key=lambda one: one["end_ms"] - one["start_ms"], default=None)
     gap = f" The longest gap is {longest['says']}: {longest['cause']}." if longest else ""
@@ -120,17 +122,23 @@ def gaps(answer: Answer) -> Spec:
          "count": one["count"], "ms": one["us"] / 1e3, "waits": True, "says": f"{one['count']:,} gaps, {shown(one['us'] * 1e-6, 's')}"}
         for one in found["gap_classes"]
     ]  # fmt: skip
-    y = names("length", dict.fromkeys(row["length"] for row in rows))
+    ends: dict[str, float] = {}
+    for row in rows:
+        row["from"] = ends.get(row["length"], 0.0)
+        row["to"] = ends[row["length"]] = row["from"] + row["ms"]
+    y, x = names("length", dict.fromkeys(row["length"] for row in rows)), quantity("from", "idle, ms")
     marks = [
         layer(
             {"type": "bar", "height": {"band": 0.6}},
             y=y,
-            x=quantity("ms", "idle, ms"),
+            x=x,
+            x2={"field": "to"},
             color=kind_colour(rows, legend=True),
             stroke=outline(),
             fillOpacity=faded(),
             tooltip=tooltip("cause", "says"),
-        )
+        ),
+        *hatch(rows, x, y, 0.6),
     ]
     listed = "; ".join(f"{row['length']}, {row['cause']}: {row['says']}" for row in rows)
     return frame(

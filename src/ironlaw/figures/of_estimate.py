@@ -27,6 +27,7 @@ from ironlaw.figures.marks import (
     shown,
     signed,
     stack,
+    stripes,
     tooltip,
     with_room,
 )
@@ -265,6 +266,7 @@ def pipeline(answer: Answer) -> Spec:
             ),
             "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
         },
+        stripes(waits, x, y, 0.8),
         layer(
             {"type": "rect", "height": {"band": 0.8}, "stroke": "@bg", "strokeWidth": 0.25, "clip": True},
             y=y,

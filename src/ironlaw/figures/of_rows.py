@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ironlaw.errors import QuestionError
-from ironlaw.figures.marks import GIB, MEDIUM, NAMES, Answer, Row, Size, Spec, frame, kind_colour, layer, outline, quantity, shown, tooltip
+from ironlaw.figures.marks import (
+    GIB,
+    MEDIUM,
+    NAMES,
+    Answer,
+    Row,
+    Size,
+    Spec,
+    frame,
+    hatch,
+    kind_colour,
+    layer,
+    outline,
+    quantity,
+    shown,
+    tooltip,
+)
 from ironlaw.figures.of_estimate import memory_kinds
 
 VARIED = (
@@ -123,6 +139,7 @@ def memory_batch(answers: Sequence[Answer]) -> Spec:
             stroke=outline(),
             tooltip=tooltip("what", "says"),
         ),
+        *hatch(rows, quantity("from"), x, 0.6, upright=True),
         layer({"type": "rule", "size": 2}, [{"limit": limit}], y=quantity("limit")),
         layer(
             {"type": "text", "align": "right", "dy": -6, "x": "width"},

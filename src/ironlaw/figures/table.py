@@ -8,7 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ironlaw.errors import QuestionError, UnknownNameError
-from ironlaw.figures import of_compare, of_diagnosis, of_estimate, of_plan, of_roofline, of_rows, of_techniques, of_validation
+from ironlaw.figures import (
+    of_compare,
+    of_diagnosis,
+    of_estimate,
+    of_plan,
+    of_prices,
+    of_roofline,
+    of_rows,
+    of_sites,
+    of_techniques,
+    of_validation,
+)
 from ironlaw.figures.marks import Answer, Row, Spec
 
 
@@ -27,6 +38,9 @@ class Figure(NamedTuple):
 _RUN = "llama-3-70b --on h100-sxm --gpus 512"
 _SMALL = "llama-3-8b --on h100-sxm --gpus 8"
 _TRACE = "trace.json.gz"
+_SITES = (
+    "llama-3-70b --on h100-sxm --sites lulea,dublin,ashburn --gpus 2048,1024,2048 --wan-bandwidth 400Gb/s --inner-steps 100 --tokens 15T"
+)
 
 FIGURES: dict[str, Figure] = {
     "memory-bar": Figure("does it fit?", "estimate", of_estimate.memory_bar, ("memory.tree",), example=_RUN),
@@ -109,6 +123,10 @@ FIGURES: dict[str, Figure] = {
         ("estimate", "metrics"),
         example="llama-3-70b --on h100-sxm,b200-sxm,mi300x --gpus 512 --tokens 15T",
     ),
+    "sites-map": Figure("where?", "sites", of_sites.sites_map, ("places", "by_site"), example=_SITES),
+    "exchange": Figure("how often to exchange?", "sites", of_sites.exchange, ("intervals", "ways"), example=_SITES),
+    "site-step": Figure("which site waits?", "sites", of_sites.site_step, ("waiting_by_site",), example=_SITES),
+    "price-history": Figure("what does an hour cost?", "catalog", of_prices.price_history, ("prices",), ("show",), example="h100-sxm"),
     "checkpointing": Figure(
         "what does checkpointing save?",
         "textbook",

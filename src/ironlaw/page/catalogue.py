@@ -34,6 +34,7 @@ from htpy import (
 from htpy import input as entry
 from markupsafe import Markup, escape
 
+from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, View, block, link, rows_table
 from ironlaw.page.words import FIXED, figure, large, thousands, whole
 
@@ -134,14 +135,14 @@ def _marked(name: str, words: str) -> Node:
 # --- one record
 
 
-def view(answer: Answer) -> View:
+def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of one record."""
     every = list(_rows(answer["record"]))
     rows = [row for row in every if not row.off]
     sourced = [row for row in rows if row.source]
     content = div(".view")[
         highlights(answer),
-        div(".columns.uneven")[prices_block(answer), used_block(answer)] if answer["prices"] else used_block(answer),
+        div(".columns.uneven")[prices_block(answer, draws), used_block(answer)] if answer["prices"] else used_block(answer),
         values_block(sourced),
         plain_block(rows, [row for row in every if row.off]),
     ]
@@ -372,8 +373,8 @@ def _joined(links: Sequence[Node]) -> Node:
 # --- prices
 
 
-def prices_block(answer: Answer) -> Node:
-    """The prices of an hour over time: a plot, and all of them as a table."""
+def prices_block(answer: Answer, draws: Draws = no_figure) -> Node:
+    """The prices of an hour over time: a figure, and all of them as a table."""
     prices, used = answer["prices"], answer["price_in_use"]
     providers = {one["provider"] for one in prices}
     heads = [Cell("Date"), Cell("USD/h", True), Cell("Who asks it"), Cell("Term"), Cell("Source")]
@@ -385,6 +386,9 @@ def prices_block(answer: Answer) -> Node:
         for one in reversed(prices)
     ]  # fmt: skip
     chosen = next((at for at, one in enumerate(reversed(prices)) if one == used), None)
+    every = details(".more")[summary[f"All {len(prices)} prices"], rows_table(heads, rows, chosen, "Prices")]
+    if drawn := draws("price-history", answer):
+        return div(".stack")[drawn, every]
     return block(
         "Price history",
         Markup(_plot(prices, used)),
@@ -393,7 +397,7 @@ def prices_block(answer: Answer) -> Node:
             li[span(".swatch.of-other"), "others, on demand"],
             li[span(".swatch.of-reserved"), "reserved or spot"],
         ],
-        details(".more")[summary[f"All {len(prices)} prices"], rows_table(heads, rows, chosen, "Prices")],
+        every,
         aside=f"{len(prices)} prices, {len(providers)} {'provider' if len(providers) == 1 else 'providers'}; USD per accelerator and hour",
     )
 

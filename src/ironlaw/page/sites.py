@@ -10,6 +10,7 @@ from htpy import Element, Node, div, li, p, span, strong, ul
 from markupsafe import Markup, escape
 
 from ironlaw.page import estimate, generic, worldmap
+from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, Segment, View, bar, block, meter, rows_table, value
 from ironlaw.page.words import DASH, FIXED, as_sentence, days, energy_of, figure, large, quantity, share, whole
 
@@ -23,15 +24,15 @@ NO = ("does-not-fit", "outer-state-does-not-fit", "too-little-power")  # sentenc
 REST = ("splits", "outer_state", "hours", "least_latency")  # tables that are shown as they are
 
 
-def view(answer: Answer) -> View:
+def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of a run at several sites."""
     if "by_site" not in answer:
         return generic.view(answer)
     names = names_of(answer)
     content = div(".view")[
-        map_block(answer, names),
+        draws("sites-map", answer) or map_block(answer, names),
         values_block(answer),
-        div(".columns")[intervals_block(answer), div(".stack")[choices_block(answer, names), links_block(answer, names)]],
+        div(".columns")[intervals_block(answer, draws), div(".stack")[choices_block(answer, names), links_block(answer, names)]],
         sites_block(answer, names),
         ways_block(answer),
         [generic.table_block(name, answer[name]) for name in REST if answer.get(name)],
@@ -152,8 +153,8 @@ CHART = (440.0, 236.0)
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 56.0, 20.0, 28.0
 
 
-def intervals_block(answer: Answer) -> Node:
-    """The days of the run by the number of steps between exchanges."""
+def intervals_block(answer: Answer, draws: Draws = no_figure) -> Node:
+    """The days of the run by the number of steps between exchanges: a figure, and the numbers in a table."""
     rows = answer.get("intervals") or []
     if len(rows) < 2:
         return None
@@ -168,13 +169,10 @@ def intervals_block(answer: Answer) -> Node:
     ]  # fmt: skip
     marked = next((at for at, row in enumerate(rows) if row["every"] == chosen["every"]), None)
     note = "Exchanging less often raises the loss, which is not counted: DiLoCo's papers report little at 100 to 500 steps."
-    return block(
-        "How often to exchange",
-        Markup(_chart(rows, chosen["every"])),
-        rows_table(heads, cells, marked, "How often to exchange"),
-        p(".note")[note],
-        aside="steps between exchanges",
-    )
+    table = [rows_table(heads, cells, marked, "How often to exchange"), p(".note")[note]]
+    if drawn := draws("exchange", answer):
+        return div(".stack")[drawn, block("Exchanges in numbers", table)]
+    return block("How often to exchange", Markup(_chart(rows, chosen["every"])), table, aside="steps between exchanges")
 
 
 def _chart(rows: Sequence[Answer], chosen: float) -> str:

@@ -10,10 +10,11 @@ from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import View
 
 VIEWS: dict[str, Callable[[Mapping[str, Any]], View]] = {
-    "diagnose": diagnose.view, "sites": sites.view,
+    "diagnose": diagnose.view,
 }  # fmt: skip
 FIGURED: dict[str, Callable[[Mapping[str, Any], Draws], View]] = {  # views with figures
     "estimate": estimate.view, "plan": plan.view, "compare": compare.view, "validate": validation.view,
+    "sites": sites.view,
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from ironlaw.catalog import load
 from ironlaw.catalog.records import KINDS
 from ironlaw.errors import UnknownNameError
 from ironlaw.page import catalogue
+from ironlaw.page.figure import live
 from ironlaw.report.records import find_records, record_data
 from ironlaw.web import draw
 
@@ -41,7 +42,7 @@ def record_page(kind: str, name: str, words: str = "") -> tuple[int, str]:
     except UnknownNameError as error:
         inside: Node = [h1["There is no such record."], p(".lead", role="alert")[str(error)]]
         return 404, draw.document("catalog", {}, _frame(catalogue.search_list(found), inside), "No such record")
-    drawn = catalogue.view(data)
+    drawn = catalogue.view(data, live)
     command = f"ironlaw catalog show {data['name']} --kind {kind} --json"
     inside = [
         p(".subject")[drawn.subject],
