@@ -14,6 +14,7 @@ import os
 import re
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
@@ -33,6 +34,8 @@ _KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK,
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of PowerShell
 _WIDE = re.compile(r"\d{309}|[eE]\+?\d{3}", re.ASCII)  # what a number larger than any float has
 _DESCRIPTOR = re.compile(r"/(?:proc/(self|\d+)|dev)/fd/(\d{1,6})", re.ASCII)
+STANDARD_INPUT = "-"  # as a name of a file
+_kept: list[Any] = []  # the copy of standard input
 _piped: dict[tuple[int, int], bytes] = {}  # what unnamed pipes gave: their bytes come once, and a file may be read twice
 
 
@@ -82,8 +85,26 @@ def read_shipped(path: Path) -> str:
 
 
 def open_file(path: str | Path) -> io.BufferedReader:
-    """Open a plain file as a stream of bytes; InputError for anything else."""
-    return io.BufferedReader(io.FileIO(_open(path, pipes=False), "rb"), CHUNK)
+    """Open a plain file as a stream of bytes; InputError for anything else. "-" is what ``keep_standard_input`` kept."""
+    kept = _kept[0].name if _kept and str(path) == STANDARD_INPUT else path
+    return io.BufferedReader(io.FileIO(_open(kept, pipes=False), "rb"), CHUNK)
+
+
+def keep_standard_input(most: int = 1 << 30) -> None:
+    """Copy standard input to a file without a lasting name, so that "-" can be opened like a file, and more than once."""
+    if _kept:
+        return
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError("-: there is no standard input")
+    copy = tempfile.NamedTemporaryFile(prefix="ironlaw-")  # noqa: SIM115 - it lasts as long as the process, which deletes it
+    size = 0
+    while block := sys.stdin.buffer.read(CHUNK):
+        size += len(block)
+        if size > most:
+            raise InputError(f"-: more than {most} bytes on standard input; save it to a file")
+        copy.write(block)
+    copy.flush()
+    _kept.append(copy)
 
 
 def _open(path: str | Path, pipes: bool) -> int:

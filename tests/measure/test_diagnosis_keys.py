@@ -35,6 +35,7 @@ ASKED = {
     "snapshot": ["snapshot.pickle"],
     "suspect": ["suspect.json"],
     "message": ["oom.txt", "--model", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--zero", "3", "--micro-batch-size", "4"],
+    "estimate of states": ["states.txt"],
     "log against an estimate": (
         *("megatron_mixtral_16xh100.log", "--model", "mixtral-8x7b", "--on", "h100-sxm", "--gpus", "16", "--seq-len", "2048"),
     ),
@@ -42,6 +43,10 @@ ASKED = {
 OOM = (
     b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 70.10 GiB already allocated; 1.20 GiB free;"
     b" 75.10 GiB reserved in total by PyTorch)"
+)
+STATES = (
+    b"HW: Setup with 1 node, 8 GPUs per node.\nSW: Model with 2851M total params, 32M largest layer params.\n"
+    b"  127.48GB |   6.10GB | offload_param=none, offload_optimizer=none, zero_init=0\n"
 )
 OF_STEPS = ("number", "device_us", "start_us", "device_start_us")  # keys of a step, in one table with those of a window
 COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "headline"}
@@ -65,7 +70,12 @@ def suspect() -> dict[str, Any]:
 @functools.cache
 def diagnosed(case: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        made = {"snapshot.pickle": pickle.dumps(worked()), "suspect.json": json.dumps(suspect()).encode(), "oom.txt": OOM}
+        made = {
+            "snapshot.pickle": pickle.dumps(worked()),
+            "suspect.json": json.dumps(suspect()).encode(),
+            "oom.txt": OOM,
+            "states.txt": STATES,
+        }
         words = []
         for word in ASKED[case]:
             if word in made:

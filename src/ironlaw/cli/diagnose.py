@@ -22,6 +22,7 @@ Examples:
   ironlaw diagnose rank0.json.gz --model llama-3-8b --on h100-sxm --gpus 8 --micro-batch-size 2
   ironlaw diagnose rank0.json.gz --against estimate.json   (a saved `ironlaw estimate --json`)
   ironlaw diagnose train.log --on v100-sxm-32gb
+  nvidia-smi | ironlaw diagnose -                          (or a message of "out of memory", from the clipboard)
   ironlaw diagnose train.log --model llama-3-8b --on h100-sxm --gpus 64   (ranks what could explain the time)
   ironlaw diagnose --tokens-per-second 150k --model llama-2-7b --on h100-sxm --gpus 64
   ironlaw diagnose trace.json.gz --keep --label before     (then: ironlaw runs compare before after)
@@ -74,6 +75,7 @@ def command(
     """Find the bottleneck of a run in profiler traces, logs or memory snapshots, of one rank or all."""
     from ironlaw.catalog.load import given_folders
     from ironlaw.errors import QuestionError
+    from ironlaw.files import STANDARD_INPUT, keep_standard_input
     from ironlaw.measure.diagnose import diagnose
     from ironlaw.report.brief import brief_page
     from ironlaw.report.diagnosis import diagnosis_data, diagnosis_page
@@ -86,6 +88,8 @@ def command(
     options = {name: value for name, value in question.items() if value is not None}
     if model is not None:
         options = _read_question(model, options)
+    if STANDARD_INPUT in files:
+        keep_standard_input()
     diagnosis = diagnose(
         files,
         unlinked=unlinked,

@@ -419,7 +419,7 @@ def _memory(
     readings: _Readings, question: Mapping[str, Any] | None, folders: tuple[str, ...]
 ) -> tuple[tuple[MemoryRow, ...], Mapping[str, Any] | None]:
     """Measured peaks of memory against the estimate of the simplest run that the question allows, and that run."""
-    from ironlaw.measure.versus.plain_run import describe_run, fill_simply, ways_to_fit
+    from ironlaw.measure.versus.plain_run import assumed_facts, describe_run, fill_simply, ways_to_fit
 
     texts = [text for text in readings.texts if text.entries]
     if not (readings.snapshots or readings.timelines or texts) or not (question and question.get("model")):
@@ -432,9 +432,10 @@ def _memory(
         readings.timelines[0] if readings.timelines else None,
         texts[0].fullest if texts else None,
     )
-    ran_out = any(text.fullest.asked is not None for text in texts)
+    ran_out = any(text.fullest.failed for text in texts)
     ways = ways_to_fit(filled, folders) if ran_out else None
-    return tuple(rows), {"plan": describe_run(estimate), "assumed": list(assumed), "ways_to_fit": ways}
+    taken = [*assumed, *assumed_facts(filled, estimate)]
+    return tuple(rows), {"plan": describe_run(estimate), "assumed": taken, "ways_to_fit": ways}
 
 
 def _assumptions(policy: Policy, profiles: list[Profile], on: str | None, untraced: float | None) -> tuple[Mapping[str, Any], ...]:

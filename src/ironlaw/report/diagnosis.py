@@ -105,7 +105,8 @@ def _title(file: Mapping[str, Any]) -> str:
     if "memory_timeline" in file:
         return f"{words[0]}: memory timeline"
     if "memory_text" in file:
-        return f"{words[0]}: {file['memory_text']['entries'][0]['form']}"
+        entries = file["memory_text"]["entries"]
+        return f"{words[0]}: {entries[0]['form'] if entries else 'DeepSpeed estimate of model states'}"
     device = file["device"] or "unnamed device"
     accelerator = f" ({file['accelerator']})" if file.get("accelerator") else ""
     rank = "" if file["rank"] is None else f", rank {file['rank']}" + (f" of {file['world_size']}" if file.get("world_size") else "")

@@ -171,6 +171,7 @@ def _holder_lines(holders: list[Mapping[str, Any]] | None) -> Iterator[str]:
 
 SAID = (  # what a message or table may say, with its words
     ("asked", "requested, and refused"),
+    ("needed", "needed by the program"),
     ("allocated", "allocated by PyTorch"),
     ("peak_allocated", "peak allocated"),
     ("reserved", "reserved by PyTorch"),
@@ -180,18 +181,35 @@ SAID = (  # what a message or table may say, with its words
     ("used", "used by all processes"),
     ("other_processes", "other processes"),
     ("free", "free on the device"),
+    ("allowed", "allowed to the process"),
+    ("private_pools", "in pools of CUDA graphs"),
     ("capacity", "capacity"),
 )
 
 
 def memory_text_lines(text: Mapping[str, Any], ink: Ink) -> Iterator[str]:
-    """The message or table with the most memory, and how many others the file has."""
-    entry, rest = text["entries"][0], len(text["entries"]) - 1
-    device = "" if entry["device"] is None else f" of device {entry['device']}"
-    yield ink.bold(f"Memory{device}, from {entry['form']}" + (f" ({rest} more in the file)" if rest else ""))
-    for key, words in SAID:
-        if entry[key] is not None:
-            yield f"  {words:<28} {_gib(entry[key])}"
+    """The message or table with the most memory, and how many others the file has; then the model states that it estimates."""
+    if text["entries"]:
+        entry, rest = text["entries"][0], len(text["entries"]) - 1
+        device = "" if entry["device"] is None else f" of device {entry['device']}"
+        yield ink.bold(f"Memory{device}, from {entry['form']}" + (f" ({rest} more in the file)" if rest else ""))
+        for key, words in SAID:
+            if entry[key] is not None:
+                yield f"  {words:<28} {_gib(entry[key])}"
+        for size in entry["processes"][:MOST_ROWS]:
+            yield f"  {'a process':<28} {_gib(size)}"
+        if entry["retries"]:
+            yield f"  the allocator gave its cache back {entry['retries']:,} times: it was nearly out of memory"
+        if entry["form"] == text["entries"][-1]["form"] and rest and entry["used"] is not None:
+            used = [other["used"] / 2**30 for other in text["entries"] if other["used"] is not None]
+            yield f"  used on {len(used)} devices: {min(used):.2f} to {max(used):.2f} GiB"
+    if text["states"]:
+        first = text["states"][0]
+        gpus = "" if first["gpus"] is None else f" on {first['gpus']} GPUs"
+        columns = (Column("options", "options"), Column("host", "host, per node", "B"), Column("device", "per GPU", "B"))
+        title = f"Weights, gradients and optimizer states as DeepSpeed estimates them: {first['parameters'] / 1e6:,.0f} M parameters{gpus}"
+        yield from table_lines(Table("states", title, columns, list(text["states"])), ink)
+        yield ink.dim("  without activations, buffers and fragments: ironlaw estimate has them")
 
 
 def timeline_lines(timeline: Mapping[str, Any], ink: Ink) -> Iterator[str]:

@@ -32,7 +32,8 @@ ROWS = 5_000_000
 SECONDS = 600.0
 AGES = 1e9  # [s] no step takes 30 years
 OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power", "batch")
-MEMORY = ("out of memory. Tried", "Max_MA ")  # in lines about device memory
+MEMORY = ("out of memory", "Max_MA ", "RESOURCE_EXHAUSTED", "Out of memory")  # in lines about device memory
+WRAPPED = 11  # lines after a message of "out of memory" that a terminal may have broken
 JITTER = 2  # ranks that print without a prefix run at most this many iterations ahead of each other
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]{0,200}\x07|[@-Z\\-_])|\[\d{1,3}(?:;\d{1,3}){0,5}m")
@@ -105,6 +106,7 @@ class Notes:
     device_name: str = ""
     devices: int = 0
     printed: list[str] = field(default_factory=list)  # lines about device memory, for read/memory_text
+    wrapped: int = 0  # following lines that may belong to a message about memory
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: dict[Caution, None] = field(default_factory=dict)  # in order, each once
 
@@ -114,8 +116,15 @@ class Notes:
             self.warnings[warning] = None
 
     def memory(self, line: str) -> None:
-        """Store a line about device memory; at most 1,000 of them."""
-        if len(self.printed) < 1000 and any(sign in line for sign in MEMORY):
+        """Store a line about device memory, and the lines into which a terminal may have broken it; at most 1,000 of them."""
+        if ("emory" in line or "Max_MA " in line or "RESOURCE_" in line) and any(sign in line for sign in MEMORY):
+            self.wrapped = WRAPPED if "Max_MA " not in line else 0
+        elif self.wrapped and line.strip():
+            self.wrapped -= 1
+        else:
+            self.wrapped = 0
+            return
+        if len(self.printed) < 1000:
             self.printed.append(line[:4096])
 
     def argument(self, name: str, value: str) -> None:

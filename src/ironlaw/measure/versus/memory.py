@@ -23,6 +23,7 @@ TERMS = (
 )
 REST = ("input", "temporary", "activation", "autograd detail", "unknown")
 FROM_TRACE = "highest level in the trace, in requested bytes; allocated blocks are a little larger"
+PART = "part of allocated; the message does not divide it"
 FROM_END = "at the dump, not at the peak: the file has no trace"
 
 
@@ -87,11 +88,13 @@ def _compare_totals(snapshot: Snapshot, tree: Term, at: int) -> list[MemoryRow]:
 def _compare_printed(printed: PrintedMemory, tree: Term, at: int) -> list[MemoryRow]:
     """Compare what a message, a table or a line says; a request that failed counts as allocated."""
     asked = printed.asked or 0
-    allocated = printed.peak_allocated or (None if printed.allocated is None else printed.allocated + asked)
+    allocated = printed.peak_allocated or (None if printed.allocated is None else printed.allocated + asked) or printed.needed
     reserved = printed.peak_reserved or printed.reserved
-    note = f"{printed.form}: allocated and the request that failed" if asked else printed.form
+    note = f"{printed.form}: allocated and the request that failed, a lower end: the run stopped" if asked else printed.form
+    parts = sorted(((_value(part, at), part.name) for part in tree["allocated"].parts), reverse=True)
     return [
         MemoryRow("allocated", allocated, _value(tree["allocated"], at), note),
+        *(MemoryRow(name, None, size, PART) for size, name in parts if size > 0.0),
         MemoryRow("reserved", reserved, _value(tree["reserved"], at), printed.form),
         MemoryRow("device", printed.this_process or printed.used, _value(tree, at), "of this process" if printed.this_process else ""),
     ]

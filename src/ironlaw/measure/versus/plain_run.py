@@ -11,6 +11,7 @@ from typing import Any
 
 from ironlaw.estimate.answer.estimate import Estimate
 from ironlaw.measure.versus.predicted import run_estimate
+from ironlaw.question.assumptions import printed
 
 SIMPLE = {"tp": 1, "pp": 1, "cp": 1, "vpp": 1, "recompute": "none", "offload": "none"}
 WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (  # what asks for less memory, the cheapest kinds first
@@ -25,6 +26,7 @@ WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (  # what asks for less memory
     ("--offload optimizer", {"offload": "optimizer"}),
 )
 MOST_WAYS = 3
+FACTS = ("seq_len", "global_batch_size", "micro_batch_size", "zero", "precision", "optimizer", "framework")  # of the run, beside its axes
 
 
 def fill_simply(question: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -43,6 +45,12 @@ def fill_simply(question: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str,
             simple["micro_batch_size"] = batch
     added = {name: value for name, value in simple.items() if name not in filled}
     return {**filled, **added}, tuple(f"{name} {value}" for name, value in added.items())
+
+
+def assumed_facts(question: Mapping[str, Any], estimate: Estimate) -> tuple[str, ...]:
+    """The facts of the predicted run that the question does not give, as ``name value``: the estimate took them."""
+    plan = estimate.row(0)["plan"]
+    return tuple(f"{name} {printed(plan[name])}" for name in FACTS if question.get(name) is None and plan.get(name) is not None)
 
 
 def describe_run(estimate: Estimate) -> str:
