@@ -497,3 +497,16 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_search(ask, file, 
 def test_arguments_of_a_wrong_type_are_errors_of_the_package(call):
     with pytest.raises(IronlawError, match=r"scaling|paths|catalog"):
         call()
+
+
+@pytest.mark.parametrize("model", [0, 3.5, [1], b"x", print])
+def test_a_model_that_is_no_name_is_refused_by_every_verb(model):
+    log = str(Path(__file__).parent / "data/measured/nanogpt_a100.log")
+    for ask in (lambda: ironlaw.estimate(model, on="h100-sxm", gpus=8), lambda: ironlaw.diagnose(log, model=model)):
+        with pytest.raises(IronlawError, match="must be a name"):
+            ask()
+
+
+def test_a_path_is_a_name():
+    by_path, by_name = (ironlaw.estimate(name, on="h100-sxm", gpus=1) for name in (Path("gpt-2"), "gpt-2"))
+    assert by_path.step_seconds[0] == by_name.step_seconds[0]

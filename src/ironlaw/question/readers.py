@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -35,7 +36,8 @@ def stage(value: Any, flag: str) -> float:
 
 @kind("str", gives="str", metavar="NAME")
 def text(value: Any, flag: str) -> str:
-    """Read a name."""
+    """Read a name; in Python it may be a path."""
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(value, str) or not value.strip():
         raise ValueRangeError(f"{flag} is {value!r}, must be a name")
     return value.strip()

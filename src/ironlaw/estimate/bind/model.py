@@ -27,6 +27,9 @@ from ironlaw.question.words import Interpreted, PerParameter
 
 def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[str]]:
     """The model a question names: a catalogue name, a config.json, or dimensions; and the parts of it that are not modelled."""
+    named = os.fspath(named) if isinstance(named, os.PathLike) else named
+    if not isinstance(named, (str, Mapping)):
+        raise ValueRangeError(f"model is {quote(named)}, must be a name")
     if _is_dimensions(named):
         return model_from_dimensions(named), []
     path = Path(os.path.expanduser(named))

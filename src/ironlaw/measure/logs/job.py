@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +44,7 @@ def logged_job(
     if model is None:
         job_model, sources = _read_model(log.arguments)
     else:
-        job_model = bind_model(model, folders)[0] if isinstance(model, (str, Mapping)) else model
+        job_model = model if isinstance(model, Model) else bind_model(model, folders)[0]
         sources = [f"model: {job_model.name} (given)"]
     length = seq_len or _read_whole(log, "seq_length")
     batch = global_batch_size or _read_whole(log, "global_batch_size") or _read_whole(log, "train_batch_size")
