@@ -326,3 +326,23 @@ def test_a_link_of_an_earlier_version_is_still_answered(client):
     query = "model=llama-3-8b&sites=lulea,dublin&on=h100-sxm&gpus=16&wan_bandwidth=100Gb/s&tokens=1T&global_batch_size=64"
     old, new = (client.get(f"/api/sites?{query}&{name}=100") for name in ("every", "inner_steps"))
     assert old.status_code == 200 and old.json()["ways"] == new.json()["ways"]
+
+
+def test_a_plan_that_the_page_holds_is_measured_against_the_one_that_a_search_finds(client):
+    """The offer names the plan without the held axes, where it is faster by more than can be told; what was given by hand stays."""
+    asked = "model=llama-3-8b&on=h100-sxm&gpus=8&tokens=1T&global_batch_size=64&recompute=none"
+    held, anew = (
+        ironlaw.estimate(**dict(pair.split("=") for pair in f"{asked}{more}".split("&"))).step_seconds[0] for more in ("&tp=8&pp=1", "")
+    )
+    found = client.get(f"/offer?{asked}&tp=8&pp=1&held=tp,pp").json()
+    assert found["faster"] == pytest.approx(float(held / anew) - 1.0) and found["faster"] > found["least"]
+    assert "faster" in found["html"] and "recompute=none" in found["html"] and "tp=8" not in found["html"]
+    assert "still the best" in client.get(f"/offer?{asked}&tp=8&pp=1").json()["html"]
+    assert "possible here" in client.get(f"/offer?{asked}&tp=7&held=tp").json()["html"]
+    assert client.get(f"/offer?{asked}&nonsense=1").status_code == 422
+
+
+def test_the_page_holds_axes_and_the_question_elsewhere_has_them(client):
+    page = client.get(f"/estimate?{QUESTION}&held=tp,pp").text
+    assert 'id="offer"' in page and "--tp 2" in page and "--held" not in page
+    assert 'id="offer"' not in client.get(f"/estimate?{QUESTION}").text

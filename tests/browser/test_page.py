@@ -113,6 +113,21 @@ def test_a_slider_moves_through_answers_that_are_there_already(open_page):
     page.wait_for_url(f"**global_batch_size={value}**")
 
 
+def test_a_slider_that_rests_holds_its_plan_and_a_faster_one_is_only_offered(open_page):
+    page = open_page(f"/estimate?{QUESTION}&tp=8&pp=1&held=tp,pp")
+    page.wait_for_selector("#offer a")
+    assert "faster" in page.inner_text("#offer")
+    with page.expect_response("**/column?**"):
+        page.locator(".slider[data-name=global_batch_size]").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**global_batch_size=96**")
+    assert "tp=8" in page.url and page.locator(".axes li.given").count() > 3
+    page.wait_for_selector("#offer a")
+    page.click("#offer a")
+    page.wait_for_selector("#offer", state="detached")
+    assert "tp=8" not in page.url and "global_batch_size=96" in page.url
+
+
 def test_a_copied_address_gives_the_same_page_elsewhere(open_page):
     first = open_page(f"/estimate?{QUESTION}")
     first.fill("#q-gpus", "16")

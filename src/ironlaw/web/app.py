@@ -80,6 +80,7 @@ def make_app(saved: str = "", token: str = "") -> Starlette:
         Route("/report/{verb}", _report),
         Route("/explain", _explain),
         Route("/column", _column),
+        Route("/offer", _offer),
         Route("/saved", _saved),
         Route("/{verb}", _page),
     ]
@@ -295,11 +296,21 @@ async def _column(request: Request) -> Response:
     return Response(status_code=499) if found is None else Response(found.data, found.status, media_type="application/json")
 
 
+async def _offer(request: Request) -> Response:
+    """Whether another plan is faster than the one that the page holds."""
+    try:
+        given = _question(request, "estimate")
+    except IronlawError as error:
+        return JSONResponse({"error": error.data()}, 422)
+    found = await _asked(request, work.offered, True, given)
+    return Response(status_code=499) if found is None else Response(found.data, found.status, media_type="application/json")
+
+
 def _check_names(given: Mapping[str, str], verb: str) -> None:
     """Refuse an option that the verb does not have."""
     from ironlaw.interface import arguments
 
-    known = {argument.name for argument in arguments(verb)} | ({address.VERSUS} if verb == "estimate" else set())
+    known = {argument.name for argument in arguments(verb)} | (set(address.OF_PAGE) if verb == "estimate" else set())
     for name in given:
         if name not in known:
             raise UnknownNameError("option", name, known)

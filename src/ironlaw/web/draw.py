@@ -53,7 +53,7 @@ from ironlaw.page.parts import Cell, View, rows_table
 from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
-from ironlaw.web.address import VERSUS, options_of
+from ironlaw.web.address import HELD, VERSUS, options_of
 from ironlaw.web.drop import drop_form
 
 VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
@@ -213,12 +213,33 @@ def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str], before:
             h1(aria_live="polite")[view.verdict],
             div(".lead")[view.lead],
             div("#first") if verb != "estimate" else None,
+            bool(given.get(HELD)) and p("#offer.note", role="status")["The plan is held."],
             verb == "estimate" and "plan" in data and _pin(given, bool(before)),
             sections(data, live, before) if drawn else view.content,
             details(".all-sources")[summary["Sources"], view.sources] if view.sources else None,
             _same_question(verb, given),
         ],
     )
+
+
+Outcome = tuple[float | None, bool]  # seconds of a step, and whether it fits
+
+
+def offer(held: Outcome, anew: Outcome, least: float, asked: Mapping[str, str]) -> Node:
+    """What the search anew found beside the held plan; ``least``: a smaller share of the step cannot be told apart.
+
+    >>> print(str(offer((1.031, True), (1.0, True), 0.02, {"model": "gpt-2"})).replace(words.FIXED, " "))
+    A plan that is 3.1 % faster: <a class="swap" href="/estimate?model=gpt-2">take it</a>
+    >>> print(offer((1.01, True), (1.0, True), 0.02, {}))
+    The held plan is still the best.
+    """
+    take = a(".swap", href=link_to("estimate", asked))["take it"]
+    if anew[1] and not held[1]:
+        return fragment["The held plan does not fit here. A plan that fits: " if held[0] else "A plan that is possible here: ", take]
+    faster = (held[0] or 0.0) / (anew[0] or 1.0) - 1.0
+    if anew[1] == held[1] and faster > least:
+        return fragment[f"A plan that is {words.share(faster)} faster: ", take]
+    return fragment["The held plan is still the best."]
 
 
 def _pin(given: Mapping[str, str], pinned: bool) -> Element:
@@ -373,7 +394,7 @@ def _chips(verb: str, given: Mapping[str, str], data: Mapping[str, Any] | None) 
         return None
     texts = {name: ("on" if value else "off") if isinstance(value, bool) else str(value) for name, value in chosen.items()}
     hold = link_to(verb, given, **texts)
-    anew = link_to(verb, given, **dict.fromkeys(held))
+    anew = link_to(verb, given, **dict.fromkeys(held), **{HELD: None})
     return [
         p(".label")["When the question changes"],
         div(".toggle", role="group")[

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import ironlaw
 from ironlaw.errors import IronlawError, QuestionError
 from ironlaw.files import write_file
-from ironlaw.web.address import VERSUS, options_of
+from ironlaw.web.address import VERSUS, open_of, options_of
 
 VERBS = (
     "estimate",
@@ -190,6 +190,29 @@ def column(given: Mapping[str, str], name: str, stops: tuple[int, ...], at: int)
     except IronlawError as error:
         return Reply(422, _json({"error": error.data()}))
     return Reply(200, _json({"name": name, "stops": drawn}))
+
+
+@reported
+def offered(given: Mapping[str, str]) -> Reply:
+    """The plan that a question without its held axes is answered with, beside the held one: faster, slower, or the one that fits."""
+    from ironlaw.catalog import load
+    from ironlaw.web import draw
+
+    held, anew = _outcome(given), _outcome(open_of(given))
+    least = load.record("bands", "default").told_apart.value
+    faster = held[0] / anew[0] - 1.0 if held[0] and anew[0] else None
+    says = draw.offer(held, anew, least, open_of(given)) if anew[0] else None
+    return Reply(200, _json({"faster": faster, "least": least, "html": str(says) if says is not None else ""}))
+
+
+def _outcome(given: Mapping[str, str]) -> tuple[float | None, bool]:
+    """Seconds of a step, and whether it fits; None where a question has no answer."""
+    try:
+        found = answer_data("estimate", given)
+    except IronlawError:
+        return None, False
+    seconds = found["step"]["seconds"]
+    return seconds, seconds is not None and bool(found["memory"]["fits"])
 
 
 @reported

@@ -10,11 +10,13 @@ const busy = document.getElementById("busy");
 const drawer = document.getElementById("drawer");
 let running = null; // the question on its way
 let column = null; // the stops of the slider in hand: { key, stops }
+let searching = null; // the search for a faster plan than the held one
 
 // --- questions
 
 async function go(url, push = true) {
   running?.abort();
+  searching?.abort();
   const mine = (running = new AbortController());
   const slow = setTimeout(() => showBusy("asking; a search takes seconds"), 400);
   try {
@@ -25,6 +27,7 @@ async function go(url, push = true) {
     document.querySelector(".of-took")?.remove();
     exchange(found.html);
     document.title = found.title;
+    offer();
   } catch (error) {
     if (error.name !== "AbortError") sayGone();
   } finally {
@@ -34,6 +37,15 @@ async function go(url, push = true) {
       hideBusy();
     }
   }
+}
+
+// while a plan is held, search anew behind the answer, and offer what is faster: the answer itself stays
+async function offer() {
+  const place = document.getElementById("offer");
+  if (!place) return;
+  const mine = (searching = new AbortController());
+  const reply = await fetch("/offer" + location.search, { signal: mine.signal }).catch(() => null);
+  if (reply?.ok && place.isConnected) place.innerHTML = (await reply.json()).html || place.textContent;
 }
 
 // the stream of events of a reply: each "progress" is shown, "answer" is the last
@@ -102,7 +114,7 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("change", (event) => {
   const field = event.target;
   if (field.form?.id !== "question") return;
-  if (field.type === "range") go(asked(field.form, { [field.dataset.name]: stopOf(field) }));
+  if (field.type === "range") go(holding(asked(field.form, { [field.dataset.name]: stopOf(field) }), field.dataset.name));
   else if (field.value !== field.defaultValue) go(asked(field.form));
 });
 
@@ -122,8 +134,7 @@ async function takeColumn(slider) {
   if (column?.key === key) return;
   const url = asked(slider.form);
   url.pathname = "/column";
-  const follows = (name) => slider.dataset.name === "gpus" && name.startsWith("dp_"); // the data ranks follow from the accelerators
-  for (const [name, value] of planOf()) if (!url.searchParams.has(name) && !follows(name)) url.searchParams.set(name, value);
+  holding(url, slider.dataset.name);
   url.searchParams.delete(slider.dataset.name);
   url.searchParams.set("slider", slider.dataset.name);
   url.searchParams.set("at", stopOf(slider));
@@ -137,6 +148,19 @@ async function takeColumn(slider) {
 
 // the axes that the answer has, so that a slider holds its plan
 const planOf = () => [...page.querySelectorAll(".axes a")].map((link) => [link.firstChild.textContent.trim(), link.querySelector("strong").textContent]);
+
+// a question that holds the plan of the answer, and names what it holds
+function holding(url, moved) {
+  const asked = url.searchParams;
+  const follows = (name) => moved === "gpus" && name.startsWith("dp_"); // the data ranks follow from the accelerators
+  const before = asked.get("held")?.split(",") ?? [];
+  for (const name of before.filter(follows)) asked.delete(name);
+  const held = planOf().filter(([name]) => !asked.has(name) && !follows(name));
+  for (const [name, value] of held) asked.set(name, value);
+  const names = [...before.filter((name) => !follows(name)), ...held.map(([name]) => name)];
+  if (names.length) asked.set("held", names.join(","));
+  return url;
+}
 
 function moveTo(slider) {
   const value = stopOf(slider);
@@ -211,3 +235,4 @@ window.addEventListener("popstate", () => go(new URL(location.href), false));
 document.addEventListener("figures", drawFigures);
 dress(page);
 drawFigures();
+offer();
