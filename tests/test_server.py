@@ -161,7 +161,10 @@ def test_every_page_says_how_wrong_it_is(client):
 
 def test_the_description_lists_what_is_served(client):
     described = client.get("/openapi.json").json()
-    assert set(described["paths"]) == {f"/api/{verb}" for verb in app.VERBS}
+    served = {route.path for route in app.make_app().routes} - {"/api/{verb}"}
+    assert set(described["paths"]) == served | {f"/api/{verb}" for verb in app.VERBS}
+    names = [operation["operationId"] for path in described["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
     options = {one["name"] for one in described["paths"]["/api/estimate"]["get"]["parameters"]}
     assert {"model", "on", "gpus", "tp"} <= options
 

@@ -87,3 +87,26 @@ def test_questions_with_a_few_likely_options_are_answered_as_described(described
     found: list[int] = []
     asked()
     assert 200 in found
+
+
+PAGES = (
+    "/", "/{verb}", "/part/{verb}", "/events/{verb}", "/report/{verb}", "/explain", "/column", "/offer", "/validation", "/learn",
+    "/learn/{topic}", "/catalog", "/catalog/{kind}/{name}", "/names/{kind}", "/static/{name}", "/openapi.json", "/saved", "/saved/{key}",
+    "/files", "/diagnose", "/api/diagnose", "/report/diagnose",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_answered_as_described(described, path):
+    operation = described[path]["POST" if path == "/files" else "GET"]
+
+    @FEW
+    @hypothesis.given(case=operation.as_strategy())
+    def asked(case):
+        case.call_and_validate(checks=CHECKS, timeout=60, allow_redirects=False)
+
+    asked()
+
+
+def test_every_address_is_tried(described):
+    assert set(described.raw_schema["paths"]) == {*PAGES, "/api/plan", *(f"/api/{verb}" for verb in VERBS)}

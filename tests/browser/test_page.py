@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlencode
 
 import axe_playwright_python
 import pytest
@@ -126,6 +127,27 @@ def test_a_slider_that_rests_holds_its_plan_and_a_faster_one_is_only_offered(ope
     page.click("#offer a")
     page.wait_for_selector("#offer", state="detached")
     assert "tp=8" not in page.url and "global_batch_size=96" in page.url
+
+
+def test_a_long_question_is_copied_as_a_short_link_that_gives_the_same_page(open_page, server):
+    loads = ",".join(f"{1.0 + at / 1000.0:.4f}" for at in range(1, 400))
+    versus = urlencode({"versus": f"{QUESTION}&{urlencode({'mtbf': loads[:1500]})}"})
+    page = open_page("/estimate")
+    page.evaluate("""() => {
+      window.copied = [];
+      Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => window.copied.push(text) } });
+    }""")
+    page.evaluate("(query) => history.replaceState(null, '', '/estimate?' + query)", f"{QUESTION}&{versus}")
+    page.click("#copy-link")
+    page.wait_for_function("window.copied.length")
+    link = page.evaluate("window.copied[0]")
+    assert len(page.url) > 2000 > len(link) and link.startswith(f"{server}/estimate#z=")
+    other = open_page(link)
+    other.wait_for_url(page.url)
+    assert "It fits" in other.inner_text("h1")
+    broken = open_page(link[:-9])
+    broken.wait_for_selector("#busy:not([hidden])")
+    assert "copy it again" in broken.inner_text("#busy")
 
 
 def test_a_copied_address_gives_the_same_page_elsewhere(open_page):

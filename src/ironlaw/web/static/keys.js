@@ -15,6 +15,39 @@ function open(title, rows) {
   if (!sheet.open) sheet.showModal();
 }
 
+// --- links: a question longer than 2,000 characters, which mails and chats cut, is packed behind "#z=": nothing of it is kept by the server
+
+const LONG = 2000;
+const LARGEST = 16384; // characters of a question that the server reads
+
+async function link() {
+  if (location.href.length <= LONG) return location.href;
+  const packed = new Blob([location.search.slice(1)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = String.fromCharCode(...new Uint8Array(await new Response(packed).arrayBuffer()));
+  return location.origin + location.pathname + "#z=" + btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+}
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).pipeThrough(new TextDecoderStream()).getReader();
+  let question = "";
+  for (let part; !(part = await reader.read()).done; ) {
+    question += part.value;
+    if (question.length > LARGEST) throw new Error("too long");
+  }
+  return question;
+}
+
+if (location.hash.startsWith("#z="))
+  unpack(location.hash.slice(3)).then(
+    (question) => location.replace(location.pathname + "?" + question),
+    () => {
+      const busy = document.getElementById("busy");
+      busy.querySelector(".words").textContent = "This link is not whole: copy it again.";
+      busy.hidden = false;
+    },
+  );
+
 // --- copy as
 
 const written = (name) => document.querySelector(`.same [data-as="${name}"]`);
@@ -37,7 +70,7 @@ function row(name, shown, text) {
 }
 
 function copyAs() {
-  const rows = [row("Link", "works on this machine only", () => location.href)];
+  const rows = [row("Link", "works on this machine only", link)];
   for (const name of ["command", "Python", "TOML"]) {
     const found = written(name)?.textContent;
     if (found) rows.push(row(name[0].toUpperCase() + name.slice(1), found, () => found));
@@ -146,6 +179,6 @@ document.addEventListener("keydown", (event) => {
 document.getElementById("theme").addEventListener("click", changeTheme);
 document.getElementById("copy-as").addEventListener("click", copyAs);
 document.getElementById("copy-link").addEventListener("click", async (event) => {
-  await copy(event.target, () => location.href);
+  await copy(event.target, link);
   setTimeout(() => (event.target.textContent = "Copy link"), 2000);
 });
