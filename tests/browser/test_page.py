@@ -332,16 +332,21 @@ def test_a_figure_that_cannot_be_drawn_shows_its_table(browser, server):
     context.close()
 
 
+WHOLE = """() => document.readyState === "complete" && document.fonts.status === "loaded"
+  && [...document.querySelectorAll("figure.vega")].every((one) => one.view)"""  # all has come: fonts, scripts, and figures are drawn
+
+
 def test_the_slider_of_a_lesson_moves_without_the_server(open_page):
     page = open_page("/learn/roofline")
-    page.wait_for_selector("figure.vega svg")
-    before, asked = page.inner_text("h1"), []
+    page.wait_for_function(WHOLE)
+    page.evaluate("document.querySelector('figure.vega').dataset.first = ''")
+    asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.locator("#lesson-at").focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("(before) => document.querySelector('h1').textContent !== before", arg=before)
-    page.wait_for_selector("#stop-content figure.vega svg")
-    assert page.inner_text("h1") == "With 512 tokens the products compute." and page.inner_text("#lesson-value") == "512 tokens"
+    page.wait_for_function("() => document.querySelector('#lesson-value').textContent === '512 tokens'")
+    page.wait_for_selector("#stop-content figure.vega:not([data-first]) svg")
+    assert page.inner_text("h1") == "With 512 tokens the products compute."
     page.wait_for_function("() => location.search === '?at=3'")
     assert [url for url in asked if not url.endswith("icon.svg")] == []
 
@@ -394,6 +399,45 @@ def test_a_slider_shows_what_was(open_page):
     page.wait_for_function(STEPPED, polling=100, timeout=15_000)
     seen = plain(page.inner_text(".first-screen .delta.good >> nth=0"))
     assert seen.endswith(" %") and seen.startswith("\u2212") and page.locator(".first-screen .track .before").count() > 1
+    assert page.locator(".view > .stale").count() > 2
+
+
+def test_the_curve_of_the_batch_follows_the_slider_and_a_phone_has_a_dock(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    page.wait_for_selector(".curve svg polyline")
+    with page.expect_response("**/column?**"):
+        page.locator(".slider[data-name=global_batch_size]").focus()
+    before = page.locator(".curve i").get_attribute("style")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".curve i").get_attribute("style") != before
+    phone = open_page(f"/estimate?{QUESTION}", 390, 844)
+    assert phone.locator(".dock .of-global_batch_size").is_visible() and not phone.locator(".dock .of-gpus").is_visible()
+    phone.click(".dock .of-global_batch_size .other")
+    with phone.expect_response("**/column?**"):
+        phone.locator(".dock input[data-name=gpus]").focus()
+    phone.keyboard.press("ArrowRight")
+    phone.wait_for_url("**gpus=12**")
+    phone.wait_for_function("() => document.querySelector('.dock [data-now=gpus]').textContent === '12'")
+    assert phone.locator(".dock .of-gpus").is_visible()
+
+
+def test_a_question_without_an_answer_keeps_the_last_one_below(open_page):
+    page = open_page(f"/estimate?{QUESTION}")
+    page.fill("#q-model", "llama-3-9b")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("main [role=alert]")
+    assert page.locator(".view.stale .meter").first.is_visible()
+    page.click("main .examples a >> nth=0")
+    page.wait_for_selector(".view:not(.stale) .meter")
+
+
+@pytest.mark.parametrize("path", ["/validation", f"/estimate?{QUESTION}", f"/plan?{QUESTION}", "/learn/roofline"])
+def test_no_table_of_a_phone_is_cut(open_page, path):
+    page = open_page(path, 390, 844)
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+    )
+    assert cut == []
 
 
 def test_gaps_of_a_timeline_are_visited_by_keys(open_page):

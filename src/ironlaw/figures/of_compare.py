@@ -61,6 +61,9 @@ def money_time(answer: Answer) -> Spec:
         rent = row["million_usd"] / row["days"]
         row["usd_a_day"] = rent * 1e6
         row["says"] = f"{row['million_usd']:.3g} M USD, {row['days']:.3g} days"
+    middle = sorted(row["usd_a_day"] for row in rows)[len(rows) // 2]
+    for row in rows:  # bands lie on rays: names stand away from the next ray
+        row["side"] = "above" if row["usd_a_day"] > middle else "below"
     ends = [
         {"accelerator": row["accelerator"], "days": row[end], "million_usd": row[end] * row["usd_a_day"] / 1e6}
         for row in rows for end in ("days_low", "days_high") if row["days_low"] is not None
@@ -79,7 +82,15 @@ def money_time(answer: Answer) -> Spec:
         layer({"type": "line", "strokeDash": [1, 3], "color": "@line2"}, rays, x=x, y=y, detail=by),
         layer({"type": "line", "strokeWidth": 8, "strokeCap": "round", "color": "@line2", "opacity": 0.5}, ends, x=x, y=y, detail=by),
         layer({"type": "point", "filled": True, "size": 90, "color": "@accent"}, x=x, y=y, tooltip=tooltip("accelerator", "says")),
-        layer({"type": "text", "align": "left", "dx": 10, "dy": 10}, x=x, y=y, text={"field": "accelerator"}),
+        *(
+            layer(
+                {"type": "text", "align": align, "dx": dx, "dy": dy},
+                x=x,
+                y=y,
+                text={"condition": {"test": f"datum.side === '{side}'", "field": "accelerator"}, "value": ""},
+            )
+            for side, align, dx, dy in (("above", "right", -8, -12), ("below", "left", 10, 10))
+        ),
     ]
     listed = "; ".join(f"{row['accelerator']} {row['says']}" for row in rows)
     return frame(("Money against time", str(answer["title"])), f"{listed}.", Size(500, 300), rows, marks)

@@ -127,6 +127,9 @@ def roofs(answer: Answer) -> Spec:
     return frame(title, says, Size(WIDE.width, 150), rows, bar_of(rows, x), resolve={"scale": {"color": "independent"}})
 
 
+MIDDLE = 0.4  # share of the peak: what a loss further right is called stands at the left of its bar
+
+
 def waterfall(answer: Answer) -> Spec:
     """From the peak of the accelerator to the MFU, loss by loss."""
     found = answer["mfu_waterfall"]
@@ -140,16 +143,24 @@ def waterfall(answer: Answer) -> Spec:
             left -= found[key]
     rows.append({"loss": "MFU", "kind": "compute", "share": found["mfu"], "from": 0.0, "to": found["mfu"], "says": percent(found["mfu"])})
     y = names("loss")
-    x = quantity("from", "share of the peak", domain=(0.0, 1.15), format=".0%", values=[0.0, 0.25, 0.5, 0.75, 1.0])
+    x = quantity("from", "share of the peak", domain=(0.0, 1.3), format=".0%", values=[0.0, 0.25, 0.5, 0.75, 1.0])
     bars = layer(
         {"type": "bar", "cornerRadius": 2, "height": {"band": 0.6}},
         y=y, x=x, x2={"field": "to"}, color=kind_colour(rows), stroke=outline(), tooltip=tooltip("loss", "says"),
     )  # fmt: skip
-    text = layer({"type": "text", "align": "left", "dx": 4}, y=y, x={**x, "field": "to"}, text={"field": "says"})
+    for row in rows:
+        row["side"] = "left" if row["to"] > MIDDLE and row["from"] > MIDDLE else "right"
+    left_of, right_of = (
+        layer(
+            {"type": "text", "align": align, "dx": dx},
+            y=y, x={**x, "field": edge}, text={"condition": {"test": f"datum.side === '{side}'", "field": "says"}, "value": ""},
+        )
+        for side, align, dx, edge in (("left", "right", -4, "from"), ("right", "left", 4, "to"))
+    )  # fmt: skip
     lost = sorted(rows[1:-1], key=lambda row: -row["share"])
     listed = ", ".join(f"{row['loss']} {row['says']}" for row in lost)
     says = f"The MFU is {percent(found['mfu'])} of the peak. Lost: {listed}."
-    return frame(("From the peak to the MFU", subject(answer)), says, rows_size(len(rows), 460), rows, [bars, text])
+    return frame(("From the peak to the MFU", subject(answer)), says, rows_size(len(rows), 460), rows, [bars, left_of, right_of])
 
 
 def step_tree(answer: Answer) -> Spec:

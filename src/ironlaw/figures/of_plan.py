@@ -61,7 +61,7 @@ def pareto_memory(answer: Answer) -> Spec:
     marks = [
         layer({"type": "rule", "size": 2}, [{"GiB": limit}], y=quantity("GiB")),
         layer(
-            {"type": "text", "align": "right", "dy": -6, "x": "width"},
+            {"type": "text", "align": "right", "dy": 14, "x": "width"},  # below: the names of plans stand above
             [{"GiB": limit}],
             y=quantity("GiB"),
             text={"value": f"limit {limit:.3g} GiB"},
@@ -106,7 +106,7 @@ def _named(best: Row, rows: Sequence[Row]) -> list[Row]:
 def _label(one: Row, x: Spec, y: Spec) -> Spec:
     """The name of a plan above its point, on the side with more room."""
     right = one["name"].startswith("leanest")
-    mark = {"type": "text", "align": "right" if right else "left", "dx": -4 if right else 10, "dy": -10, "limit": 240}
+    mark = {"type": "text", "align": "right" if right else "left", "dx": 4 if right else 10, "dy": -24 if right else -10, "limit": 240}
     return layer(mark, [one], x=x, y=y, text={"field": "name"})
 
 

@@ -23,6 +23,7 @@ from ironlaw.figures.marks import (
     tooltip,
 )
 
+END = 6.0  # of the last value of the axis over that of a point: one that is nearer has its name at the left
 NAMED = 6  # operators with their names
 HIGHER, FARTHER = 0.35, 2.0  # e-folds between points whose names do not overlap
 
@@ -66,7 +67,9 @@ def roofline(answer: Answer) -> Spec:
             tooltip=tooltip("operator", "says"),
         ),
     ]
-    marks.append(layer({"type": "text", "align": "right", "dx": -10, "limit": 160}, _named(rows), x=x, y=y, text={"field": "operator"}))
+    for align, named in _sides(_named(rows), most):
+        mark = {"type": "text", "align": align, "dx": -10 if align == "right" else 10, "dy": 4, "limit": 160}
+        marks.append(layer(mark, named, x=x, y=y, text={"field": "operator"}))
     return frame(("Roofline", str(answer["title"])), _described(rows, roofs), LARGE, rows, marks)
 
 
@@ -82,6 +85,13 @@ def _named(rows: Sequence[Row]) -> list[Row]:
         if len(found) < NAMED and apart:
             found.append(row)
     return found
+
+
+def _sides(named: Sequence[Row], most: float) -> list[tuple[str, list[Row]]]:
+    """Operators whose names stand at their right, where the roof above leaves room, and those too near the right end."""
+    near_end = [row for row in named if row["flop_per_byte"] * END > most]
+    rest = [row for row in named if row not in near_end]
+    return [(align, rows) for align, rows in (("left", rest), ("right", near_end)) if rows]
 
 
 def _described(rows: Sequence[Row], roofs: Sequence[tuple[float, float]]) -> str:

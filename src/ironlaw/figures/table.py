@@ -190,7 +190,14 @@ def rows_of(spec: Spec) -> list[Row]:
     return found
 
 
-OF_LAYOUT = ("from", "to", "inside", "says", "row")  # columns that only say where a mark stands, where their values are texts or edges
+OF_LAYOUT = (
+    "from",
+    "to",
+    "inside",
+    "says",
+    "row",
+    "side",
+)  # columns that only say where a mark stands, where their values are texts or edges
 
 
 def data_of(spec: Spec) -> list[Row]:

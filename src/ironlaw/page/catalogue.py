@@ -229,7 +229,7 @@ def shown(found: Answer) -> tuple[str, str]:
     unit, factor = FOR_UNITS.get(found["unit"], (found["unit"], 0.0))
     if factor:
         return thousands(f"{found['value'] * factor:,.4g}"), unit
-    return figure(found["value"], found["unit"])
+    return figure(found["value"], found["unit"], exact=True)
 
 
 def _rows(data: Answer, group: str = "", source: Answer | None = None) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from ironlaw.page import estimate, generic
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.generic import lines_of
 from ironlaw.page.parts import Cell, View, block, rows_table, strip
-from ironlaw.page.words import DASH, Figure, as_sentence, change, days, energy_of, interval, large, share, whole
+from ironlaw.page.words import DASH, Figure, as_sentence, change, days, energy_of, interval, money, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
 
 METRICS = (
-    Metric("Money", "usd_with_failures", "usd_low", "usd_high", lambda value: large(value, "USD")),
+    Metric("Money", "usd_with_failures", "usd_low", "usd_high", money),
     Metric("Time", "days_with_failures", "days_low", "days_high", days),
     Metric("Energy", "mwh_with_failures", "mwh_low", "mwh_high", lambda value: energy_of(None if value is None else value * 1e3)),
 )
@@ -47,7 +47,7 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
 def _verdict(rows: Sequence[Answer]) -> str:
     """Who costs least, and who is fastest."""
     cheap, fast = (min((row for row in rows if row.get(m.key) is not None), key=lambda row: row[m.key], default=None) for m in METRICS[:2])
-    said = [f"{cheap['accelerator']} costs least: {large(cheap['usd_with_failures'], 'USD')}"] if cheap else []
+    said = [f"{cheap['accelerator']} costs least: {money(cheap['usd_with_failures'])}"] if cheap else []
     if fast and (not cheap or fast["accelerator"] != cheap["accelerator"]):
         said.append(f"{fast['accelerator']} is fastest: {days(fast['days_with_failures'])}")
     elif fast and said:

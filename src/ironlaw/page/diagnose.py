@@ -8,7 +8,7 @@ from typing import Any
 from htpy import Element, Node, code, details, div, li, p, span, strong, summary, ul
 from markupsafe import Markup, escape
 
-from ironlaw.page.estimate import question_block, sources_block, warnings
+from ironlaw.page.estimate import TITLES, question_block, sources_block, warnings
 from ironlaw.page.parts import Cell, Segment, View, bar, block, meter, rows_table
 from ironlaw.page.timeline import timeline
 from ironlaw.page.words import DASH, FIXED, MINUS, quantity, share, thousands, whole
@@ -159,7 +159,7 @@ def gains_block(found: Answer) -> Node:
     most = max(*(row["gain"][1] for row in rows), 1.01)
     drawn = [
         [
-            Cell([span(class_=f"swatch {COLOURS.get(row['roof'], row['roof'])}"), strong[row["roof"]]]),
+            Cell([span(class_=f"swatch {COLOURS.get(row['roof'], row['roof'])}"), strong[TITLES.get(row["roof"], row["roof"])]]),
             Cell(quantity(row["charged_us"] / 1e6, "s"), True),
             Cell(_interval(row, most)),
             Cell(strong[f"{row['gain'][0]:.2f} to {row['gain'][1]:.2f}{FIXED}\u00d7"], True),
@@ -167,7 +167,7 @@ def gains_block(found: Answer) -> Node:
         for row in rows
     ]
     heads = [Cell("Roof"), Cell("Charged", True), Cell(span(".scale")[f"1 to {most:.2f} times as fast"]), Cell("Faster", True)]
-    why = [li[strong[row["roof"]], f": {row['says']}"] for row in rows]
+    why = [li[strong[TITLES.get(row["roof"], row["roof"])], f": {row['says']}"] for row in rows]
     return block(
         "Gain without each roof",
         rows_table(heads, drawn, caption="Gain without each roof"),
@@ -207,8 +207,9 @@ def gaps_block(traces: Sequence[Answer]) -> Node:
 def _length(start: float, end: float) -> str:
     """A class of lengths in words."""
     if not end:
-        return f"over {quantity(start / 1e6, 's')}"
-    return f"under {quantity(end / 1e6, 's')}" if not start else f"{quantity(start / 1e6, 's')} to {quantity(end / 1e6, 's')}"
+        return f"over {quantity(start / 1e6, 's', exact=True)}"
+    first, last = (quantity(edge / 1e6, "s", exact=True) for edge in (start, end))
+    return f"{first} to {last}" if start else f"under {last}"
 
 
 # --- what to try

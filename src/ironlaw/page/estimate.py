@@ -9,7 +9,21 @@ from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
 
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Branch, Cell, Ghost, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
-from ironlaw.page.words import FIXED, as_sentence, change, days, energy_of, figure, interval, is_doubtful, large, quantity, share, whole
+from ironlaw.page.words import (
+    FIXED,
+    as_sentence,
+    change,
+    days,
+    energy_of,
+    figure,
+    interval,
+    is_doubtful,
+    large,
+    money,
+    quantity,
+    share,
+    whole,
+)
 
 Answer = Mapping[str, Any]
 
@@ -26,6 +40,8 @@ DRAWN = (
     "plan",
     "parameters",
 )  # sentences of the headline that the view shows in its own way
+OF_OTHERS = ("published-layout", "fastest-without-evidence")  # sentences that stand beside the table of other plans
+LEAST = 0.005  # a smaller probability is none
 SHOWN = 3  # published runs, and warnings before the rest folds
 
 
@@ -49,7 +65,7 @@ def lead(answer: Answer) -> Node:
         low, high, _ = band
         seconds = answer["step"]["seconds"]
         sentences.append(f"The step could be {share(1.0 - low / seconds, 0)} shorter or {share(high / seconds - 1.0, 0)} longer.")
-    further = [li[as_sentence(one["text"])] for one in answer["headline"] if one["code"] not in DRAWN]
+    further = [li[as_sentence(one["text"])] for one in answer["headline"] if one["code"] not in (*DRAWN, *OF_OTHERS)]
     return [p[" ".join(sentences)], further and ul(".further")[further]]
 
 
@@ -72,19 +88,18 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
 
 def refused(answer: Answer, broken: Answer) -> View:
     """The view of a plan that breaks a rule: which, and no number."""
-    reasons = [li[as_sentence(one)] for one in str(broken["text"]).partition(": ")[2].split("; ")]
+    broke = str(broken["text"]).partition(": ")[2].split("; ")
+    reasons = [li[one if one.startswith("tp ") else as_sentence(one)] for one in broke]
+    others = [one for one in answer.get("warnings") or [] if (one if isinstance(one, str) else one["sentence"]) not in broke]
     further = [p[as_sentence(one["text"])] for one in answer["headline"] if one["code"] != "no-such-plan"]
-    content = div(".view")[block("What it breaks", ul(".further")[reasons]), warnings(answer), question_block(answer)]
+    content = div(".view")[block("What it breaks", ul(".further")[reasons]), warnings({"warnings": others}), question_block(answer)]
     return View(f"{answer['plan']['model']} on {answer['plan']['accelerator']}", "There is no such plan.", further, content, None)
 
 
 def sections(answer: Answer, draws: Draws = no_figure, before: Answer | None = None) -> Element:
     """All that stands below the verdict; ``before``: an answer that this one is compared with."""
     return div(".view")[
-        memory_block(answer, before),
-        remedies_block(answer),
-        values_block(answer, before),
-        roofs_block(answer),
+        div(".view.first-screen")[first_screen(answer, before)],
         div(".columns")[step_block(answer), memory_tree_block(answer)],
         draws("waterfall", answer),
         div(".columns.evidence")[runs_block(answer), band_block(answer)],
@@ -94,9 +109,9 @@ def sections(answer: Answer, draws: Draws = no_figure, before: Answer | None = N
     ]
 
 
-def first_screen(answer: Answer) -> list[Node]:
-    """What is seen first: memory, four numbers, roofs."""
-    return [memory_block(answer), values_block(answer), roofs_block(answer)]
+def first_screen(answer: Answer, before: Answer | None = None) -> list[Node]:
+    """What is seen first: memory, what would make it fit, four numbers, roofs."""
+    return [memory_block(answer, before), remedies_block(answer), values_block(answer, before), roofs_block(answer)]
 
 
 def memory_block(answer: Answer, before: Answer | None = None) -> Element:
@@ -139,7 +154,13 @@ def remedies_block(answer: Answer) -> Node:
     offered = [li[_offer(one)] for one in answer.get("offers") or []]
     if not near and not offered:
         return None
-    counts = near and p[f"Nearest numbers of accelerators that work: {', '.join(whole(count) for count in near)}."]
+    counts = (
+        near
+        and p[
+            "Nearest numbers of accelerators that work: ",
+            [[", " if at else "", span(data_set=f"gpus={count:.0f}")[whole(count)]] for at, count in enumerate(near)],
+        ]
+    )
     return block("What would make it fit", offered and ul(".further")[offered], counts)
 
 
@@ -156,7 +177,7 @@ def _likely(memory: Answer) -> str:
     likely = memory.get("fits_probability")
     if likely is None:
         return "fits; no odds" if memory["fits"] else "does not fit"
-    return f"{share(likely, 0)} likely to fit"
+    return "does not fit" if likely < LEAST else f"{share(likely, 0)} likely to fit"
 
 
 def memory_items(node: Answer) -> Iterator[tuple[str, float]]:
@@ -238,15 +259,16 @@ def _run_values(run: Answer, answer: Answer, before: Answer | None) -> list[Elem
         cells.append(value(title, days(run[f"days{suffix}"]), band, words, "run", before=ghost("days")))
     if run.get(f"usd{suffix}") is not None:
         band = banded("usd")
-        ends = interval(str(large(band[0], "USD")), str(large(band[2], "USD"))) if band else ""
-        price = f" at {assumed['price'].split(' (')[0]}" if "price" in assumed else ""
-        cells.append(value("Money", large(run[f"usd{suffix}"], "USD"), band, f"{ends}{price}", "cost", before=ghost("usd")))
+        ends = interval(str(money(band[0])), str(money(band[2]))) if band else ""
+        price = f"at {assumed['price'].split(' (')[0]}" if "price" in assumed else ""
+        cells.append(value("Money", money(run[f"usd{suffix}"]), band, " ".join(filter(None, (ends, price))), "cost", before=ghost("usd")))
     if run.get(f"kwh{suffix}") is not None:
         band, carbon = banded("kwh"), run.get(f"kg_co2e{suffix}")
         ends = interval(str(energy_of(band[0])), str(energy_of(band[2]))) if band else ""
-        emitted = f"; {quantity(carbon, 'kg')} CO\u2082e" if carbon is not None else ""
         grid = f", {assumed['grid'].split(':')[0]}" if "grid" in assumed else ""
-        cells.append(value("Energy", energy_of(run[f"kwh{suffix}"]), band, f"{ends}{emitted}{grid}", "energy", before=ghost("kwh")))
+        emitted = f"{quantity(carbon, 'kg')} CO\u2082e{grid}" if carbon is not None else ""
+        words = "; ".join(filter(None, (ends, emitted)))
+        cells.append(value("Energy", energy_of(run[f"kwh{suffix}"]), band, words, "energy", before=ghost("kwh")))
     return cells
 
 
@@ -363,10 +385,12 @@ def other_plans(answer: Answer) -> Node:
         rows.append(
             [Cell([strong["fastest without evidence"], div(".plan")[layout]]), Cell(quantity(faster["seconds"], "s"), True), Cell(loss)]
         )
-    if not rows:
+    said = [li[as_sentence(one["text"])] for one in answer["headline"] if one["code"] in OF_OTHERS]
+    if not rows and not said:
         return None
     heads = [Cell("Plan"), Cell("Step", True), Cell("Against this plan")]
-    return block("Other plans to know", rows_table(heads, rows, caption="Other plans to know"))
+    listed = rows and rows_table(heads, rows, caption="Other plans to know")
+    return block("Other plans to know", listed, said and ul(".further")[said])
 
 
 def warnings(answer: Answer) -> Node:

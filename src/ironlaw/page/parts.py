@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from htpy import Element, Node, a, details, div, h2, li, p, section, span, strong, summary, table, tbody, td, th, thead, tr, ul
 
 from ironlaw.page.words import DASH, Figure, interval, share
 
-LABELLED = 0.11  # of the width of a bar: a narrower segment has no label inside
+LABELLED = 0.04  # of the width of a bar: a narrower segment has no label inside; the style sheet hides what does not fit into a wider one
+PLATED = 0.11  # the same of a segment whose label stands on a plate, which never wraps
+HATCHED = ("slack", "idle")  # kinds on which no text is read
+LEFTMOST = 0.25  # of the width of a bar: the label of a limit further left stands at its right
+WIDE = 5  # columns of a table: one that has more, or words beside the first, is stacked on a narrow screen, each row a name and its values
 
 
 class View(NamedTuple):
@@ -66,8 +70,8 @@ def meter(
     """
     drawn, start = [], 0.0
     for one in segments:
-        inside = one.size / most >= LABELLED
-        label = [span(".name")[one.name], span(".size")[one.text]] if inside else None
+        inside = one.size / most >= (PLATED if one.kind.endswith("waits") else LABELLED) and one.kind not in HATCHED
+        label = [span(".name")[span[one.name]], span(".size")[span[one.text]]] if inside else None
         drawn.append(
             div(
                 class_=["segment", one.kind, inside and "labelled"],
@@ -78,7 +82,8 @@ def meter(
         start += one.size
     over = limit is not None and start > limit[0]
     return div(class_=["meter", limit is None and "plain"], role="img", aria_label=described)[
-        limit is not None and div(class_=["limit", over and "over"], style=_at(limit[0] / most))[span[limit[1]]],
+        limit is not None
+        and div(class_=["limit", over and "over", limit[0] < LEFTMOST * most and "leftmost"], style=_at(limit[0] / most))[span[limit[1]]],
         div(".bar")[
             limit is not None and margin > 0.0 and div(".segment.margin", style=_at((limit[0] - margin) / most, margin / most)),
             drawn,
@@ -128,7 +133,7 @@ def value(
             strong[shown.number], " ", span(".unit")[shown.unit], before and span(class_=["delta", before.kind])[before.says]
         ],
         track(band, before.value if before else None) if band else div(".track.none", title=without)[span(".dot")],
-        div(".words")[words if band else [without, "; ", words]],
+        div(".words")[words if band else [without, words and ["; ", words]]],
     ]
 
 
@@ -203,15 +208,17 @@ class Cell(NamedTuple):
 
 
 def rows_table(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]], marked: int | None = None, caption: str = "") -> Element:
-    """A real table; ``marked``: the row that is chosen."""
+    """A real table; ``marked``: the row that is chosen. One of many columns names them in its cells, too, for narrow screens."""
+    is_wide = len(heads) > WIDE or sum(not head.number and isinstance(head.shown, str) for head in heads) > 1
+    names = [head.shown if is_wide and at and isinstance(head.shown, str) else None for at, head in enumerate(heads)]
 
-    def cells(row: Sequence[Cell], tag: Any, **attributes: str) -> list[Node]:
-        return [tag(class_="number" if one.number else None, **attributes)[one.shown] for one in row]
+    def cells(row: Sequence[Cell]) -> list[Node]:
+        return [td(class_="number" if one.number else None, data_of=name or None)[one.shown] for one, name in zip(row, names, strict=True)]
 
     return div(".scroll", tabindex="0", role="group", aria_label=caption or None)[
-        table[
-            thead[tr[cells(heads, th, scope="col")]],
-            tbody[(tr(class_="chosen" if at == marked else None)[cells(row, td)] for at, row in enumerate(rows))],
+        table(class_="wide" if is_wide else None)[
+            thead[tr[(th(class_="number" if one.number else None, scope="col")[one.shown] for one in heads)]],
+            tbody[(tr(class_="chosen" if at == marked else None)[cells(row)] for at, row in enumerate(rows))],
         ]
     ]
 

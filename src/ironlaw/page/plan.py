@@ -10,7 +10,7 @@ from htpy import Element, Node, div, li, p, span, strong, ul
 from ironlaw.page import estimate
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, View, bar, block, rows_table, strip
-from ironlaw.page.words import DASH, FIXED, change, large, quantity, share, whole
+from ironlaw.page.words import DASH, FIXED, change, large, money, quantity, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -122,7 +122,7 @@ def _plan_row(one: Answer, band: Sequence[float] | None, best: float, least: flo
         Cell(strip(band[0], seconds, band[1], least, most) if band else "no band"),
         Cell(DASH if chance is None else share(chance, 0), True),
         Cell(quantity(one["memory"]["device"], "B"), True),
-        Cell(str(large((one["worth"] or {}).get("cost"))), True),
+        Cell(str(money((one["worth"] or {}).get("cost"), "")), True),
         Cell("chosen" if at == 0 else why),
     ]
 
@@ -154,7 +154,7 @@ def advice_block(answer: Answer) -> Node:
             Cell([span(class_=f"swatch {BOUNDS.get(one['bound'], 'workspace')}"), f"{one['name']} {one['change']}"]),
             Cell(share(one["gain"]) if one["gain"] > 5e-4 else "nothing", True),
             Cell(bar(BOUNDS.get(one["bound"], "workspace"), one["gain"] / most)),
-            Cell(str(large(one["usd"], "USD")) if one.get("usd") else "", True),
+            Cell(str(money(one["usd"])) if one.get("usd") else "", True),
         ]
         for one in advice
     ]

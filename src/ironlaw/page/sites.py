@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from ironlaw.page import estimate, generic, worldmap
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, Segment, View, bar, block, meter, rows_table, value
-from ironlaw.page.words import DASH, FIXED, as_sentence, days, energy_of, figure, large, quantity, share, whole
+from ironlaw.page.words import DASH, FIXED, as_sentence, days, energy_of, figure, money, quantity, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -140,7 +140,7 @@ def values_block(answer: Answer) -> Element:
     waiting = quantity(run["waiting_seconds"], "s")
     cells = [
         value("The run, with waiting", days(run["seconds"] / DAY), None, f"{waiting} of it waiting", "", NOT_SCORED),
-        value("Money", large(usd, "USD"), None, f"{large(idle, 'USD')} of it waiting", "", "no band"),
+        value("Money", money(usd), None, f"{money(idle)} of it waiting", "", "no band"),
         value("Energy", energy_of(energy / 3.6e6), None, f"{quantity(power, 'W')} rated", "", "no band"),
         value("Carbon", figure(carbon, "kg"), None, f"{carbon / energy * 3.6e9:.0f}{FIXED}g/kWh on average", "", "no band"),
     ]  # fmt: skip
@@ -237,7 +237,8 @@ def choices_block(answer: Answer, names: Mapping[str, str]) -> Node:
     cells = [
         [
             Cell([strong[" + ".join(_named(row["sites"], names, " + "))], _tags(row)]), Cell(str(days(row["seconds"] / DAY)), True),
-            Cell(bar("compute", row["seconds"] / slowest)), Cell(str(large(row["usd"])), True), Cell(quantity(row["carbon"], "kg"), True),
+            Cell(bar("compute", row["seconds"] / slowest)), Cell(str(money(row["usd"], "")), True),
+            Cell(quantity(row["carbon"], "kg"), True),
             Cell(bar("workspace", row["carbon"] / most)),
         ]
         for row in rows
@@ -284,8 +285,8 @@ def sites_block(answer: Answer, names: Mapping[str, str]) -> Element:
         cells.append([
             Cell(strong[names[row["site"]]]), Cell(f"{whole(row['gpus'])} {row['on']}", True), Cell(whole(wait["sequences"]), True),
             Cell(_mean_step(wait, longest)), Cell(quantity(wait["step"], "s"), True), Cell(share(wait["share"]), True),
-            Cell(str(large(paid["rent"])), True),
-            Cell(DASH if paid.get("electricity") is None else str(large(paid["electricity"])), True),
+            Cell(str(money(paid["rent"], "")), True),
+            Cell(DASH if paid.get("electricity") is None else str(money(paid["electricity"], "")), True),
             Cell(str(energy_of(row["energy"] / 3.6e6)), True), Cell(f"{row['intensity']:.0f}", True),
             Cell(quantity(row["carbon"], "kg"), True), Cell(bar("workspace", row["carbon"] / most)),
         ])  # fmt: skip
@@ -319,7 +320,7 @@ def ways_block(answer: Answer) -> Element:
             Cell(f"{row['exchange']}, {row['gradients']}"), Cell(whole(row["every"]), True), Cell(whole(row["fragments"]), True),
             Cell(f"{row['beside']:g}", True), Cell(quantity(row["time"], "s"), True), Cell(quantity(row["exposed"], "s"), True),
             Cell(bar("network", row["share"])), Cell(share(row["share"]), True), Cell(str(days(row["seconds"] / DAY)), True),
-            Cell(str(large(row["usd"])), True), Cell(str(large(row["idle"])), True),
+            Cell(str(money(row["usd"], "")), True), Cell(str(money(row["idle"], "")), True),
         ]
         for row in answer["ways"]
     ]  # fmt: skip

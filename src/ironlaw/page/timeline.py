@@ -115,7 +115,9 @@ def _axis(wall: float) -> Element:
 def _mark_of_axis(mark: float, wall: float) -> Element:
     """A mark of the axis; the last is left of its place where it would leave the page."""
     place = mark / wall
-    return span(class_=["at", place > 0.95 and "end"], style=f"left:{place * 100.0:.3f}%")[quantity(mark / 1e6, "s") if mark else "0"]
+    return span(class_=["at", place > 0.95 and "end"], style=f"left:{place * 100.0:.3f}%")[
+        quantity(mark / 1e6, "s", exact=True) if mark else "0"
+    ]
 
 
 def _gaps_table(file: Answer) -> Node:

@@ -97,7 +97,7 @@ def _plot(scored: Sequence[Answer]) -> str:
         drawn.append(f'<line class="{"one" if ratio == 1.0 else "grid"}" x1="{LEFT:g}" x2="{WIDTH:g}" y1="{at:.1f}" y2="{at:.1f}"/>')
         drawn.append(f'<text x="{LEFT - 8.0:g}" y="{at + 4.0:.1f}" text-anchor="end">{ratio:g}</text>')
     for power in range(math.ceil(least), math.floor(most) + 1):
-        label = escape(quantity(10.0**power, "s"))
+        label = escape(quantity(10.0**power, "s", exact=True))
         drawn.append(f'<text x="{x(10.0**power):.1f}" y="{HEIGHT - 12.0:g}" text-anchor="middle">{label}</text>')
     for one in scored:
         kind = "mixture" if one.get("support") == "mixture" else "dense"

@@ -35,35 +35,56 @@ def thousands(text: str) -> str:
     return text.replace(",", NARROW).replace("-", MINUS)
 
 
-def figure(value: Any, unit: str) -> Figure:
-    """A value in SI ``unit`` with a suitable prefix; a dash where it is not known.
+def figure(value: Any, unit: str, exact: bool = False) -> Figure:
+    """A value in SI ``unit`` with a suitable prefix, to three digits, so that a column of them is aligned; a dash where it is not known.
+
+    Parameters
+        value: in the SI unit
+        unit: name of the SI unit
+        exact: the value is a given one, which has no further digits: 80 GiB
 
     >>> figure(7.4163, "s"), figure(61150302208.0, "B"), figure(None, "s").number
-    (Figure(number='7.42', unit='s'), Figure(number='57', unit='GiB'), '–')
+    (Figure(number='7.42', unit='s'), Figure(number='57.0', unit='GiB'), '–')
+    >>> figure(80.0 * 2**30, "B", exact=True), figure(6.48e-6, "s")
+    (Figure(number='80', unit='GiB'), Figure(number='6.48', unit='µs'))
     """
     if value is None or not math.isfinite(value):
         return Figure(DASH, "")
     number, _, name = units.show(value, unit).partition(" ")
-    return Figure(thousands(number), name)
+    if unit not in ("token", "") and not exact:
+        number = three_digits(number)
+    return Figure(thousands(number), name.replace("us", "\u00b5s") if name == "us" else name)
 
 
-def quantity(value: Any, unit: str) -> str:
-    """A value with its unit, which does not break from it.
+def three_digits(number: str) -> str:
+    """A number as text with the zeros that three digits need.
+
+    >>> three_digits("6.7"), three_digits("54"), three_digits("312"), three_digits("0"), three_digits("1,364")
+    ('6.70', '54.0', '312', '0', '1,364')
+    """
+    digits = sum(one.isdigit() for one in number.lstrip("-0."))
+    if not 0 < digits < 3 or not number.lstrip("-").replace(".", "", 1).isdigit():
+        return number
+    return f"{number}{'' if '.' in number else '.'}{'0' * (3 - digits)}"
+
+
+def quantity(value: Any, unit: str, exact: bool = False) -> str:
+    """A value with its unit, which does not break from it; ``exact``: as in `figure`.
 
     >>> quantity(0.0386, "s").replace(FIXED, " ")
     '38.6 ms'
     """
-    return str(figure(value, unit))
+    return str(figure(value, unit, exact))
 
 
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def large(value: Any, unit: str = "") -> Figure:
-    """A count or an amount of money in k, M, G or T of its unit, to three digits.
+    """A count in k, M, G or T of its unit, to three digits.
 
-    >>> large(14420868.8, "USD"), large(950.0, "USD"), large(15e12, "tokens")
-    (Figure(number='14.4', unit='M USD'), Figure(number='950', unit='USD'), Figure(number='15', unit='T tokens'))
+    >>> large(15e12, "tokens"), large(4396800.0)
+    (Figure(number='15', unit='T tokens'), Figure(number='4.4', unit='M'))
     """
     if value is None or not math.isfinite(value):
         return Figure(DASH, "")
@@ -73,6 +94,16 @@ def large(value: Any, unit: str = "") -> Figure:
     return Figure(thousands(f"{value:.3g}"), unit)
 
 
+def money(value: Any, unit: str = "USD") -> Figure:
+    """An amount of money, to three digits; ``unit`` empty where a head of the column names it.
+
+    >>> money(14420868.8), money(950.0), money(16000000.0, "")
+    (Figure(number='14.4', unit='M USD'), Figure(number='950', unit='USD'), Figure(number='16.0', unit='M'))
+    """
+    number, name = large(value, unit)
+    return Figure(three_digits(number), name)
+
+
 def energy_of(kwh: Any) -> Figure:
     """Energy in a suitable multiple of the watt-hour.
 
@@ -80,7 +111,7 @@ def energy_of(kwh: Any) -> Figure:
     Figure(number='5.59', unit='GWh')
     """
     number, unit = large(None if kwh is None else kwh * 1e3, "Wh")
-    return Figure(number, unit.replace(" ", ""))
+    return Figure(three_digits(number), unit.replace(" ", ""))
 
 
 def whole(value: Any) -> str:
@@ -91,14 +122,14 @@ def whole(value: Any) -> str:
 def days(value: Any) -> Figure:
     """Days of a run: hours below two days.
 
-    >>> days(310.47), days(0.5)
-    (Figure(number='310', unit='days'), Figure(number='12', unit='h'))
+    >>> days(310.47), days(46.0), days(0.5)
+    (Figure(number='310', unit='days'), Figure(number='46.0', unit='days'), Figure(number='12.0', unit='h'))
     """
     if value is None or not math.isfinite(value):
         return Figure(DASH, "")
     if value < 2.0:
         return figure(value * DAY, "s")
-    return Figure(thousands(f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"), "days")
+    return Figure(thousands(f"{value:,.0f}" if value >= 99.95 else three_digits(f"{value:.3g}")), "days")
 
 
 def share(value: Any, digits: int = 1) -> str:

@@ -81,6 +81,7 @@ def make_app(saved: str = "", token: str = "") -> Starlette:
         Route("/explain", _explain),
         Route("/column", _column),
         Route("/offer", _offer),
+        Route("/curve", _curve),
         Route("/saved", _saved),
         Route("/{verb}", _page),
     ]
@@ -283,6 +284,18 @@ async def _explain(request: Request) -> Response:
 
 async def _column(request: Request) -> Response:
     """The first screens of a slider's stops."""
+    found = await _slid(request, work.column)
+    return found if isinstance(found, Response) else Response(found.data, found.status, media_type="application/json")
+
+
+async def _curve(request: Request) -> Response:
+    """Tokens a second over a slider's stops."""
+    found = await _slid(request, work.curve)
+    return found if isinstance(found, Response) else HTMLResponse(found.html, found.status)
+
+
+async def _slid(request: Request, answers: Callable[..., work.Reply]) -> work.Reply | Response:
+    """What a slider asks for; a response where it asks for something else, or has left."""
     name = request.query_params.get("slider", "")
     given = {key: value for key, value in request.query_params.multi_items() if key not in ("slider", "at", uploads.TOOK) and value != ""}
     at = request.query_params.get("at", "")
@@ -292,8 +305,8 @@ async def _column(request: Request) -> Response:
         _check_names(given, "estimate")
     except IronlawError as error:
         return JSONResponse({"error": error.data()}, 422)
-    found = await _asked(request, work.column, True, given, name, draw.stops_of(name, int(at)), int(at))
-    return Response(status_code=499) if found is None else Response(found.data, found.status, media_type="application/json")
+    found = await _asked(request, answers, True, given, name, draw.stops_of(name, int(at)), int(at))
+    return Response(status_code=499) if found is None else found
 
 
 async def _offer(request: Request) -> Response:

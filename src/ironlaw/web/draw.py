@@ -44,10 +44,11 @@ from htpy import (
     ul,
 )  # fmt: skip
 from htpy import input as entry
+from markupsafe import Markup
 
 from ironlaw.interface import arguments
 from ironlaw.page import validation, words
-from ironlaw.page.estimate import memory_block, sections, values_block
+from ironlaw.page.estimate import first_screen, sections
 from ironlaw.page.figure import live
 from ironlaw.page.parts import Cell, View, rows_table
 from ironlaw.page.saved import given_texts
@@ -106,6 +107,7 @@ EXAMPLES_OF = {
     )
 }
 ASKS = {"sites": "Which data centres would you train in?"}  # the first words of an empty page
+CURVED = "global_batch_size"  # the slider with a curve above it
 SLIDERS = {"gpus": (8, 16384), "global_batch_size": (16, 16384)}
 
 
@@ -189,7 +191,7 @@ def empty(verb: str = "estimate") -> Element:
         rail(verb, {}, None),
         [
             h1[ASKS.get(verb, "What would you train, and on what?")],
-            p(".lead")["Fill in the question at the left, or start from an example."],
+            p(".lead")["Fill in the question, or start from an example."],
             verb == "estimate" and drop_form({}, (), "Drop config.json, a launch script, a trace, a log or a saved answer here"),
             p(".label")["Examples"],
             ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in EXAMPLES_OF.get(verb, EXAMPLES))],
@@ -214,7 +216,7 @@ def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str], before:
             div(".lead")[view.lead],
             div("#first") if verb != "estimate" else None,
             bool(given.get(HELD)) and p("#offer.note", role="status")["The plan is held."],
-            verb == "estimate" and "plan" in data and _pin(given, bool(before)),
+            verb == "estimate" and "plan" in data and (_pin(given, bool(before)) if data["step"]["seconds"] else _ways_out(given)),
             sections(data, live, before) if drawn else view.content,
             details(".all-sources")[summary["Sources"], view.sources] if view.sources else None,
             _same_question(verb, given),
@@ -240,6 +242,15 @@ def offer(held: Outcome, anew: Outcome, least: float, asked: Mapping[str, str]) 
     if anew[1] == held[1] and faster > least:
         return fragment[f"A plan that is {words.share(faster)} faster: ", take]
     return fragment["The held plan is still the best."]
+
+
+def _ways_out(given: Mapping[str, str]) -> Node:
+    """Of a plan that breaks a rule: the question with an axis left open, or all of them."""
+    held = [name for name in given if name in AXES]
+    ways = [("Let ironlaw choose the plan", dict.fromkeys(held))]
+    if len(held) > 1:
+        ways += [(f"Leave {name.replace('_', ' ')} open", {name: None}) for name in held]
+    return held and p(".pin")[([a(".swap", href=link_to("estimate", given, **change))[text], " "] for text, change in ways)]
 
 
 def _pin(given: Mapping[str, str], pinned: bool) -> Element:
@@ -298,7 +309,7 @@ def rail(verb: str, given: Mapping[str, str], data: Mapping[str, Any] | None, wr
     """The question: a form that works without scripts, sliders, and the axes of the plan."""
     plan = _plan_of(data)
     others = {name: value for name, value in given.items() if name not in dict.fromkeys(field[0] for field in _fields(verb))}
-    return fragment[_sentence(given, plan), _form(verb, given, data, plan, others, wrong)]
+    return fragment[_sentence(given, plan), _form(verb, given, data, plan, others, wrong), verb == "estimate" and _dock(given, plan)]
 
 
 def _sentence(given: Mapping[str, str], plan: Mapping[str, Any]) -> Node:
@@ -347,7 +358,9 @@ def field(asked: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any
     value = given.get(name, "")
     taken = plan.get(name)
     least, most = SLIDERS.get(name, (0, 0))
-    number = int(float(value)) if value.replace(".", "", 1).isdigit() else int(taken) if isinstance(taken, (int, float)) else 0
+    number = _number_of(name, given, plan)
+    if name == "global_batch_size" and number and plan.get("seq_len"):
+        unit = f"{unit}, {words.large(number * plan['seq_len'])}{words.FIXED}tokens"
     return div(class_=["field", wrong == name and "wrong"])[
         label(for_=f"q-{name}")[text, unit and span(".unit")[unit]],
         entry(
@@ -361,8 +374,28 @@ def field(asked: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any
             aria_invalid="true" if wrong == name else None,
         ),
         kind and datalist(id=f"list-{kind}", data_kind=kind),
-        bool(slides and most and number) and _slider(name, text, number, least, most),
+        bool(slides and most and number) and [name == CURVED and div(".curve", data_curve=name), _slider(name, text, number, least, most)],
     ]  # fmt: skip
+
+
+def _number_of(name: str, given: Mapping[str, str], plan: Mapping[str, Any]) -> int:
+    """The number that an option has, given or taken; 0 where it has none."""
+    value, taken = given.get(name, ""), plan.get(name)
+    return int(float(value)) if value.replace(".", "", 1).isdigit() else int(taken) if isinstance(taken, (int, float)) else 0
+
+
+def _dock(given: Mapping[str, str], plan: Mapping[str, Any]) -> Node:
+    """The sliders of a narrow screen, at its lower edge: one is shown, a button shows the next."""
+    numbers = {name: number for name in ("global_batch_size", "gpus") if (number := _number_of(name, given, plan))}
+    titles = {name: text for name, text, _, _ in FIELDS}
+    rows = [
+        div(class_=f"row of-{name}")[
+            div[span[titles[name], " ", strong(data_now=name)[words.whole(number)]], button(type="button", class_="other")[titles[other]]],
+            _slider(name, titles[name], number, *SLIDERS[name], docked=True),
+        ]
+        for (name, number), other in zip(numbers.items(), reversed(numbers), strict=True)
+    ]
+    return div(".dock", data_shows="global_batch_size")[rows] if len(rows) == 2 else None
 
 
 def stops_of(name: str, number: int) -> tuple[int, ...]:
@@ -376,10 +409,12 @@ def stops_of(name: str, number: int) -> tuple[int, ...]:
     return tuple(sorted(stop for stop in stops if least <= stop <= max(most, number) or stop == number))
 
 
-def _slider(name: str, text: str, number: int, least: int, most: int) -> Node:
+def _slider(name: str, text: str, number: int, least: int, most: int, docked: bool = False) -> Node:
+    """A slider of the question; ``docked``: one that stands beside the form."""
     stops = stops_of(name, number)
     return entry(
-        type="range", class_="slider", min=0, max=len(stops) - 1, step=1, value=stops.index(number), aria_label=text, data_name=name,
+        type="range", class_="docked" if docked else "slider", form="question" if docked else None, min=0,
+        max=len(stops) - 1, step=1, value=stops.index(number), aria_label=text, data_name=name,
         data_stops=" ".join(map(str, stops)), aria_valuetext=words.whole(number), data_least=least, data_most=most,
     )  # fmt: skip
 
@@ -452,14 +487,48 @@ def toml_text(given: Mapping[str, str]) -> str:
     return "\n".join(f"{name} = {value if value.isdigit() else json.dumps(value)}" for name, value in given.items())
 
 
+def curve(stops: Sequence[int], rates: Sequence[tuple[float, float, float] | None], at: int) -> str:
+    """Tokens a second over the stops of a slider, low end, middle and high end; a gap where a stop has no plan.
+
+    Parameters
+        stops: of the slider, which are equally far apart
+        rates: tokens/s of each stop
+        at: the stop where the slider is
+    """
+    known = [(place, rate) for place, rate in enumerate(rates) if rate]
+    if len(known) < 2:
+        return ""
+    most = max(high for _, (_, _, high) in known)
+    across = {place: 100.0 * place / (len(stops) - 1) for place, _ in known}
+    points = {place: tuple(32.0 * (1.0 - size / most) for size in rate) for place, rate in known}
+    low, middle, high = ([f"{across[place]:.2f},{ends[end]:.2f}" for place, ends in points.items()] for end in range(3))
+    now = points.get(stops.index(at))
+    says = (
+        f"Tokens a second, plan held: {words.whole(known[0][1][1])} at {stops[known[0][0]]}, {words.whole(known[-1][1][1])} at {stops[-1]}"
+    )
+    places = " ".join(f"{across[place]:.2f},{points[place][1]:.1f}" if place in points else "-" for place in range(len(stops)))
+    dot = now and f'<i style="left:{across[stops.index(at)]:.2f}%;top:{now[1]:.1f}px" data-places="{places}"></i>'
+    drawn = fragment[
+        Markup(
+            f'<svg viewBox="0 0 100 32" preserveAspectRatio="none" role="img" aria-label="{says}">'
+            f'<polygon points="{" ".join([*high, *reversed(low)])}"/><polyline points="{" ".join(middle)}"/></svg>{dot or ""}'
+        ),
+        div(".ends")[span[words.whole(stops[0])], span["tokens/s, plan held"], span[words.whole(stops[-1])]],
+    ]
+    return str(drawn)
+
+
 def stop_of(data: Mapping[str, Any], stop: int, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A stop of a slider: its first screen, beside an answer ``before``, and what its label says."""
     if not (before and before.get("step", {}).get("seconds")):
         before = None
+    drawn = view_of("estimate", data)
     return {
         "value": stop,
-        "html": f"{memory_block(data, before)}{values_block(data, before)}",
-        "verdict": view_of("estimate", data).verdict,
+        "html": str(fragment[first_screen(data, before)]),
+        "subject": drawn.subject,
+        "verdict": drawn.verdict,
+        "lead": str(fragment[drawn.lead]),
         "fits": data["memory"]["fits"],
         "seconds": data["step"]["seconds"],
         "tokens_per_second": data["throughput"]["tokens_per_second"],

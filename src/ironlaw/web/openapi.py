@@ -105,6 +105,8 @@ def _pages(verbs: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     at = _word("at", "query", "where it is", {"type": "string", "pattern": "^[0-9]{1,9}$"})
     any_data: dict[str, Any] = {"type": "object"}
     yield "/column", "get", _asked("column", "the stops of a slider", (slider, at, options), {"200": ("the stops", any_data), **late})
+    drawn = {"200": ("the curve", HTML), **late, "503": unanswered["503"]}
+    yield "/curve", "get", _asked("curve", "tokens a second over the stops of a slider", (slider, at, options), drawn)
     yield "/offer", "get", _asked("offer", "a plan that is faster than the held one", (options,), {"200": ("the offer", any_data), **late})
     yield from _fixed_pages()
     yield from _file_pages()

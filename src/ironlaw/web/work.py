@@ -216,6 +216,32 @@ def _outcome(given: Mapping[str, str]) -> tuple[float | None, bool]:
 
 
 @reported
+def curve(given: Mapping[str, str], name: str, stops: tuple[int, ...], at: int) -> Reply:
+    """Tokens a second over the stops of a slider, with the plan that the question holds, drawn for the rail."""
+    from ironlaw.web import draw
+
+    try:
+        check_words(given)
+        _leave_files()
+        asked: dict[str, Any] = {**options_of(given), name: list(stops)}
+        found = ironlaw.estimate(**asked)
+        drawn = draw.curve(stops, _rates(found), at)
+    except IronlawError:
+        return Reply(200, "")  # the page is complete without it
+    return Reply(200, "", "", drawn)
+
+
+def _rates(found: Any) -> list[tuple[float, float, float] | None]:
+    """Tokens a second of the rows of an estimate: low end, middle and high end of the band; None where there is no plan."""
+    columns = found.to_columns()
+    ends = zip(*(columns[name] for name in ("tokens_per_second", "step_seconds", "band_low_seconds", "band_high_seconds")), strict=True)
+    return [
+        None if not rate else (rate, rate, rate) if low is None else (rate * seconds / high, rate, rate * seconds / low)
+        for rate, seconds, low, high in ends
+    ]
+
+
+@reported
 def report(verb: str, given: Mapping[str, str]) -> Reply:
     """The report of an answer, to be saved."""
     from datetime import date

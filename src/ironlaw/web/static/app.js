@@ -65,13 +65,25 @@ async function lastEvent(reply, show) {
 
 function exchange(html) {
   const focused = document.activeElement?.id;
+  const before = page.querySelector("#answer .view");
   const opened = [...page.querySelectorAll("details[open] > summary > .name")].map((name) => name.textContent);
   page.innerHTML = html;
+  if (before && page.querySelector("#answer [role=alert]")) keep(before);
   for (const name of page.querySelectorAll("details > summary > .name"))
     if (opened.includes(name.textContent)) name.closest("details").open = true;
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   dress(page);
   drawFigures();
+  drawCurve();
+  dock();
+}
+
+// where a question has no answer, the last one stays below, dimmed
+function keep(view) {
+  view.classList.add("stale");
+  view.inert = true;
+  const says = Object.assign(document.createElement("p"), { className: "note", textContent: "Below is still the answer to the question before." });
+  page.querySelector("#answer .same").before(says, view);
 }
 
 // figures come after everything else: their library is large
@@ -131,19 +143,36 @@ const stopOf = (slider) => Number(slider.dataset.stops.split(" ")[slider.value])
 
 async function takeColumn(slider) {
   const key = slider.dataset.name + location.search;
-  if (column?.key === key) return;
-  const url = asked(slider.form);
-  url.pathname = "/column";
-  holding(url, slider.dataset.name);
-  url.searchParams.delete(slider.dataset.name);
-  url.searchParams.set("slider", slider.dataset.name);
-  url.searchParams.set("at", stopOf(slider));
+  if (column?.key === key || location.pathname !== "/estimate") return;
   column = { key, stops: null };
-  const reply = await fetch(url).catch(() => null);
+  const reply = await fetch(ofSlider("/column", slider)).catch(() => null);
   if (reply?.ok && column.key === key) {
     column.stops = new Map((await reply.json()).stops.map((stop) => [stop.value, stop]));
     if (slider.isConnected) moveTo(slider);
   } else column = null;
+}
+
+// the question at the stops of a slider, with the plan that the answer has
+function ofSlider(path, slider) {
+  const url = asked(slider.form);
+  url.pathname = path;
+  holding(url, slider.dataset.name);
+  url.searchParams.delete(slider.dataset.name);
+  url.searchParams.set("slider", slider.dataset.name);
+  url.searchParams.set("at", stopOf(slider));
+  return url;
+}
+
+// what the batch changes, above its slider: an answer more, so it comes after all else
+function drawCurve() {
+  const place = location.pathname === "/estimate" && page.querySelector(".axes") && page.querySelector(".curve[data-curve=global_batch_size]");
+  if (!place) return;
+  const slider = place.parentElement.querySelector(".slider");
+  whenIdle(async () => {
+    const reply = place.isConnected && (await fetch(ofSlider("/curve", slider)).catch(() => null));
+    if (reply?.ok && place.isConnected) place.innerHTML = await reply.text();
+    place.dataset.done = "";
+  });
 }
 
 // the axes that the answer has, so that a slider holds its plan
@@ -166,32 +195,50 @@ function moveTo(slider) {
   const value = stopOf(slider);
   const field = slider.form.elements[slider.dataset.name];
   (field.length ? field[0] : field).value = value;
-  slider.setAttribute("aria-valuetext", value.toLocaleString("en"));
-  const stop = column?.stops?.get(value);
-  const view = document.querySelector("#answer .view");
-  if (!stop || !view) return;
-  let first = view.querySelector(".first-screen");
-  if (!first) {
-    first = document.createElement("div");
-    first.className = "first-screen view";
-    view.replaceChildren(first, ...[...view.children].slice(2));
+  shows = slider.dataset.name;
+  for (const one of page.querySelectorAll(`[data-stops][data-name=${shows}]`)) {
+    one.value = slider.value;
+    one.setAttribute("aria-valuetext", value.toLocaleString("en"));
   }
+  for (const one of page.querySelectorAll(`[data-now=${shows}]`)) one.textContent = value.toLocaleString("en").replaceAll(",", "\u202f");
+  const dot = page.querySelector(`[data-curve=${shows}] i`);
+  const [left, top] = dot?.dataset.places.split(" ")[slider.value].split(",") ?? [];
+  if (dot) Object.assign(dot.style, { left: `${left}%`, top: `${top}px` });
+  const stop = column?.stops?.get(value);
+  const first = document.querySelector("#answer .first-screen");
+  if (!stop || !first) return;
+  for (const one of first.parentElement.children) one.classList.toggle("stale", one !== first);
   if (stop.why_not) {
     first.textContent = stop.why_not;
     return;
   }
   first.innerHTML = stop.html;
+  document.querySelector("#answer .subject").textContent = stop.subject;
   document.querySelector("#answer h1").textContent = stop.verdict;
+  document.querySelector("#answer .lead").innerHTML = stop.lead;
   dress(first);
 }
 
 for (const kind of ["pointerdown", "focusin"])
-  document.addEventListener(kind, (event) => event.target.classList?.contains("slider") && takeColumn(event.target));
-document.addEventListener("input", (event) => event.target.classList?.contains("slider") && moveTo(event.target));
+  document.addEventListener(kind, (event) => event.target.dataset?.stops && takeColumn(event.target));
+document.addEventListener("input", (event) => event.target.dataset?.stops && moveTo(event.target));
+
+// the dock of a narrow screen holds the slider that moved last
+let shows = null;
+function dock(name) {
+  shows = name ?? shows;
+  const found = page.querySelector(".dock");
+  if (found && shows) found.dataset.shows = shows;
+}
 
 // --- links, numbers that open, keys
 
 function dress(root) {
+  for (const one of root.querySelectorAll("[data-set]")) {
+    const url = new URL(location.href);
+    for (const [name, value] of new URLSearchParams(one.dataset.set)) url.searchParams.set(name, value);
+    one.replaceWith(Object.assign(document.createElement("a"), { className: "swap", href: url, textContent: one.textContent }));
+  }
   if (location.pathname !== "/estimate") return;
   for (const number of root.querySelectorAll("[data-explain]")) {
     if (number.closest("summary")) continue; // the row itself has the focus: "e" opens its number
@@ -211,6 +258,7 @@ async function explain(path) {
 }
 
 document.addEventListener("click", (event) => {
+  if (event.target.closest(".dock .other")) return dock(event.target.closest(".row").matches(".of-gpus") ? "global_batch_size" : "gpus");
   const link = event.target.closest("a.swap");
   if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();
@@ -236,3 +284,5 @@ document.addEventListener("figures", drawFigures);
 dress(page);
 drawFigures();
 offer();
+drawCurve();
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

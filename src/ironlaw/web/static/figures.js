@@ -74,7 +74,7 @@ export async function again() {
 
 // --- the data of a figure: as a table, and as files
 
-const PLACING = ["from", "to", "inside", "says", "row"]; // columns that only say where a mark stands
+const PLACING = ["from", "to", "inside", "says", "row", "side"]; // columns that only say where a mark stands
 const rowsOf = (figure) =>
   figure.spec.data.values.map((row) =>
     Object.fromEntries(Object.entries(row).filter(([key, value]) => !PLACING.includes(key) || (key === "inside" && typeof value !== "string"))),
