@@ -59,6 +59,8 @@ MAY_IMPORT = {
     "web": {
         "progress", "figures", "page", "report", "interface", "validate", "measure", "launch", "question", "catalog", "files", "errors",
     },
+    # a trainer's script is split into arguments as a launch script is
+    "trainers": {"launch", "question", "errors", "files", "frozen"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {
@@ -88,7 +90,7 @@ MAY_IMPORT = {
         "progress",
         "shown",
         "cautions",
-        "measure", "questions", "search", "validate", "launch", "report",
+        "measure", "questions", "search", "validate", "launch", "trainers", "report",
         "figures", "page", "web", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",

@@ -14,6 +14,7 @@ from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
 from ironlaw.cli.report import write_report
+from ironlaw.cli.trainer_file import options_of_file
 from ironlaw.errors import MissingOptionError, QuestionError, one_line, speaking_of
 from ironlaw.question.options import OPTIONS
 from ironlaw.question.read import columns_of, from_sections
@@ -36,6 +37,8 @@ Examples:
   ironlaw estimate run.toml --json
   ironlaw estimate llama-3-70b --on h100-sxm --gpus 64..512 --format csv     (64, 128, 256 and 512, a row each)
   ironlaw estimate train_gpt.sh --on h100-sxm --gpus 64      (a Megatron-LM launch script)
+  ironlaw estimate axolotl.yaml --on h100-sxm --gpus 8       (a trainer's configuration; ironlaw read says what is understood)
+  ironlaw estimate llama-3-8b,ds_zero3.json --on h100-sxm --gpus 8
   ironlaw estimate --rows runs.csv
 """
 
@@ -106,6 +109,8 @@ def question_of(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, Any
         raise MissingOptionError(f"missing MODEL: a catalogue name, config.json, dimensions or run.toml; try: {example}", option="model")
     from pathlib import Path
 
+    if (run := options_of_file(model, flags, OPTIONS)) is not None:
+        return run, ""
     path = Path(model)
     if (launched := read_launch_file(path, flags)) is not None:
         return launched, path.name

@@ -13,6 +13,7 @@ from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import Form, json_text, print_line, print_note, print_text, read_form, tables_text, wants_colour
 from ironlaw.cli.report import write_report
+from ironlaw.cli.trainer_file import options_of_file
 from ironlaw.errors import MissingOptionError, QuestionError, import_extra
 from ironlaw.files import check_output, write_file
 from ironlaw.question.options import OPTIONS
@@ -84,6 +85,8 @@ def _read_options(model: str | None, flags: dict[str, Any]) -> tuple[dict[str, A
         raise MissingOptionError(
             "missing MODEL; try: ironlaw plan llama-3-8b --on h100-sxm --gpus 64 --global-batch-size 512", option="model"
         )
+    if (run := options_of_file(model, flags, {*OPTIONS, *OWN}, searching=True)) is not None:
+        return {**run, **flags}, ""
     if not model.endswith(".toml"):
         return {"model": model, **flags}, ""
     from ironlaw.cli.estimate import read_toml

@@ -13,8 +13,11 @@ from ironlaw.cli.flags import catalog_flag, explain_flag, flags_of, form_flags
 from ironlaw.cli.help import GroupedCommand
 from ironlaw.cli.output import json_text, print_text, read_form, tables_text, wants_colour
 from ironlaw.cli.report import write_report
+from ironlaw.cli.trainer_file import options_of_file
 from ironlaw.question.options import Option
 from ironlaw.questions.textbook.options import earlier_options
+
+SEARCHING = ("compare", "solve", "sweep", "elastic")  # verbs that look for the plan of each accelerator or count
 
 
 def question_command(
@@ -43,6 +46,8 @@ def question_command(
 
         form = read_form(how, as_json, explain, short, cite, html)
         asked = {name: value for name, value in flags.items() if value is not None and value != ()}
+        if (ran := options_of_file(asked.get("model"), asked, options, verb in SEARCHING)) is not None:
+            asked = {**{name: value for name, value in asked.items() if name != "model"}, **ran}
         answer = answer_question(verb, asked, catalog, cite)
         write_report(form, verb, lambda: report.answer_data(answer, explain is not None))
         if cite:

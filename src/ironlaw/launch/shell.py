@@ -39,6 +39,49 @@ def read_command(text: str) -> dict[str, Any]:
     return arguments
 
 
+def read_launch(text: str) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+    """The arguments of the launcher, the words that name the program, and the program's arguments, of the last training that a text starts.
+
+    The program is a Python file, what ``-m`` names, or a trainer's own command with its action.
+
+    >>> read_launch("torchrun --nproc_per_node 8 train.py --bf16")
+    ({'--nproc_per_node': '8'}, ['torchrun', 'train.py'], {'--bf16': True})
+    >>> read_launch("NPROC_PER_NODE=4 swift sft --lora_rank 8")
+    ({'--nproc_per_node': '4'}, ['swift', 'sft'], {'--lora_rank': '8'})
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"launch script of {len(text):,} characters; the limit is {MAX_CHARACTERS:,}")
+    found: tuple[dict[str, Any], list[str], dict[str, Any]] = {}, [], {}
+    variables = {f"--{name.lower()}": value for name, value in re.findall(r"\b(NPROC_PER_NODE|NNODES)=(\d+)", text)}
+    for words in _commands(text):
+        at, taken = _launched_at(words)
+        if at is None:
+            continue
+        before, after = words[:at], words[at + taken :]
+        names = words[at : at + taken] if taken > 1 else [words[0], words[at]]
+        values = [word for word in after[:1] if word.endswith((".yaml", ".yml", ".json", ".toml"))]
+        found = {**variables, **_arguments(before)}, [*names, *values], {**_arguments(after), **_overrides(after)}
+    return found
+
+
+def _launched_at(words: list[str]) -> tuple[int | None, int]:
+    """Where the words of a command name the program that it starts, and how many words do."""
+    at = _program_position(words)
+    if at is None and "-m" in words[:-1]:
+        at = words.index("-m") + 1
+    if at is not None:
+        return at, 1
+    return next((i for i, word in enumerate(words) if word.rpartition("/")[2] in TRAINER_COMMANDS), None), 2
+
+
+TRAINER_COMMANDS = ("swift", "megatron", "llamafactory-cli", "axolotl", "litgpt", "trl", "tune")
+
+
+def _overrides(words: list[str]) -> dict[str, str]:
+    """Hydra's ``key=value`` words."""
+    return dict(word.split("=", 1) for word in words if re.match(r"\+{0,2}[A-Za-z_][\w.]*=", word))
+
+
 def _program_position(words: list[str]) -> int | None:
     return next((i for i, word in enumerate(words) if word.endswith(".py") and not word.startswith("-")), None)
 

@@ -1,0 +1,1 @@
+"""Read the configuration files of trainers: one table a trainer, in ``data``; nothing in a file is run."""
