@@ -44,7 +44,7 @@ class Frozen:
 
 
 def same_but(one: Frozen, other: Frozen, *names: str) -> bool:
-    """True where two objects of one class have equal fields, those of ``names`` aside; fields that are such objects, field by field.
+    """True where two objects of one class have equal fields, those of ``names`` aside; such objects and records in fields too.
 
     >>> class Point(Frozen):
     ...     x: float
@@ -59,6 +59,7 @@ def _same(one: Any, other: Any) -> bool:
     """True for equal values; fields that hold arrays are equal where they are one object."""
     if one is other:
         return True
-    if isinstance(one, Frozen):
-        return type(one) is type(other) and same_but(one, other)
+    fields = getattr(type(one), "fields", None)  # of such an object, or of a record of the catalogue, which a question may have changed
+    if isinstance(fields, dict):
+        return type(one) is type(other) and all(_same(getattr(one, name), getattr(other, name)) for name in fields)
     return bool(one == other) if getattr(one, "ndim", 0) == 0 else False

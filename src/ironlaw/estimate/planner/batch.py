@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import log2
+from math import inf, log2
 
 from ironlaw.estimate.planner.space import Space
 from ironlaw.question.defaults import BATCH_LOSS
@@ -44,21 +44,31 @@ def pick_batch(batches: Sequence[float], rate: Rate, widest: float | None = None
     octaves: dict[int, list[float]] = {}
     for batch in batches:
         octaves.setdefault(int(log2(most / batch)), []).append(batch)
-    known = {first: rate(first, 0.0)}
+    known, asked = {first: rate(first, 0.0)}, {first: 0.0}
+
+    def reaches(batch: float, least: float) -> bool:
+        """True where a batch has at least a rate; one whose rate is known, or known to be less, is not asked for again."""
+        if known.get(batch):
+            return known[batch] >= least
+        if asked.get(batch, inf) <= least:
+            return False
+        known[batch], asked[batch] = rate(batch, least), least
+        return known[batch] > 0.0
+
     if not known[first] and widest is not None and not rate(widest, 0.0):
         return first
     ahead = known[first] / kept  # rates up to here leave the first batch the answer
     best = known[first]
     for batch in sorted(octaves[0], reverse=True):
         if batch != first:
-            known[batch] = rate(batch, max(kept * best, ahead))
+            reaches(batch, max(kept * best, ahead))
             best = max(best, known[batch])
     if known[first] >= kept * best:
         return first
     picked = first
     for octave in sorted(octaves):
         for batch in octaves[octave]:
-            if known.get(batch, 0.0) >= kept * best or (batch != first and rate(batch, kept * best) > 0.0):
+            if reaches(batch, kept * best):
                 picked = batch
                 break
         else:

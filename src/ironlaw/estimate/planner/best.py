@@ -332,10 +332,10 @@ def _leanest_rows(visits: list[Visit]) -> tuple[float, list[Any]]:
         some = np.argsort(visit.leanest, kind="stable")[: 8 * FIRST]
         visit.within(some, np.zeros(some.shape), room=np.inf)  # where the bound of their first stage alone was known
         order = np.argsort(visit.leanest, kind="stable")
-        for start in range(0, order.size, FIRST):
-            rows = order[start : start + FIRST]
-            if visit.leanest[rows[0]] > lowest or np.isinf(visit.leanest[rows[0]]):
-                break
+        order, width = order[: np.count_nonzero(np.isfinite(visit.leanest))], FIRST
+        while order.size and visit.leanest[order[0]] <= lowest:
+            rows, order, width = order[:width], order[width:], min(2 * width, ROWS)
+            rows = rows[visit.leanest[rows] <= lowest]
             choices = usable_choices(visit.task, {name: column[rows] for name, column in visit.task.mesh.columns.items()})
             with np.errstate(all="ignore"):
                 cells = evaluate_cells(visit.task, rows, choices)

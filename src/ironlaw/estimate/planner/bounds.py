@@ -9,15 +9,12 @@ bound holds for every plan of the row. Memory is that of the plan of a row which
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ironlaw.estimate.documents.columns import Sequences, computed
 from ironlaw.estimate.fabric.placement import Placement
-from ironlaw.estimate.layer.dispatchers import dispatcher_of
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.layer.trained import stage_trained
 from ironlaw.estimate.memory.offloading import host_update
@@ -27,13 +24,12 @@ from ironlaw.estimate.pipeline.hand_overs import hand_over
 from ironlaw.estimate.pipeline.schedules import schedule_of
 from ironlaw.estimate.pipeline.stages import Pace, Stage, slowest, stages
 from ironlaw.estimate.planner.grid import Choices, Task, usable_choices
-from ironlaw.estimate.planner.layers import LAYER_CHOICES, distinct_layers, distinct_rows, placement_of_rows, summed, time_layers
+from ironlaw.estimate.planner.layers import distinct_rows, jobs_alike, least_of_choices, placement_of_rows, time_rows
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.space import CHOICES, ENDS
 from ironlaw.estimate.step.optimizer_step import optimizer
-from ironlaw.estimate.step.step import LayerTimes, heads_of, loads_of, through_stages, whole_step
+from ironlaw.estimate.step.step import heads_of, loads_of, through_stages, whole_step
 from ironlaw.frozen import same_but
-from ironlaw.job import Job
 from ironlaw.plan import Plan
 from ironlaw.question import defaults
 from ironlaw.terms import Term, fold
@@ -80,27 +76,24 @@ def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bo
     # without sharded weights replicas and shards are alike but for the place of their ranks
     first, of_row = distinct_rows([*(column for name, column in columns.items() if sharded or name not in REPLICAS), *placed])
     plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
-    layers, which = distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
-    of_layers, layers = computed(job, layers)  # mean sequences: waiting for the slowest only adds to them
+    seconds, which = time_rows(task, plan, Placement(*(column[first] for column in placed)), choices, sharded)
     job, plan = computed(job, plan)
     with np.errstate(all="ignore"):
-        times, *ends = time_layers(of_layers, task, layers)
-        embedding, head = (_least(time, layers)[..., which] for time in ends)
+        embedding, head = (least_of_choices(time)[..., which] for time in (seconds.embedding, seconds.head))
         classes = stages(job, plan)
 
-        def least_of(read: Callable[[LayerTimes], Any]) -> dict[Kind, Any]:
-            """The least of what is read of a layer of each kind."""
-            return {kind: _least(read(layer), layers)[..., which] for kind, layer in times.items()}
+        def least_of(layers: dict[Kind, Any]) -> dict[Kind, Any]:
+            """The least of the time of a layer of each kind."""
+            return {kind: least_of_choices(time)[..., which] for kind, time in layers.items()}
 
-        one_layer = least_of(lambda layer: summed(layer.terms))
+        one_layer = least_of(seconds.layers)
         through = through_stages(job, classes, one_layer, embedding, head)
         slow = slowest(classes, through).pick([time for stage, time in zip(classes, through, strict=True) if not stage.shadowed])
         between: Any = 0.0
         parts = []
         if sharded:
-            beside = [
-                through_stages(job, classes, least_of(partial(_not_beside, task, way)), embedding, head) for way in ("forward", "backward")
-            ]
+            both = (seconds.beside_forward, seconds.beside_backward)
+            beside = [through_stages(job, classes, least_of(way), embedding, head) for way in both]
             parts = [Term("once a step", _once_a_step(task.replace(job=job), plan, choices, classes, slow, beside), "s")]
             hop = hand_over(job, task.cluster, plan.replace(sp=1.0)).value
             between = np.where(plan.pp > 1.0, 2.0 * plan.vpp * (1.0 - max(choices.of("overlap_pp")) * (plan.vpp > 1.0)), 0.0) * hop
@@ -113,18 +106,13 @@ def _at_least(task: Task, columns: dict[str, Any], choices: Choices, sharded: bo
         return np.where(np.isnan(least), 0.0, least)[..., of_row]  # outside a law's domain nothing is excluded
 
 
-def _not_beside(task: Task, way: str, layer: LayerTimes) -> Any:
-    """What a layer takes beside the time of one pass, forward or backward, behind which collectives of the whole job may hide."""
-    window = task.cluster.systems.gradient_window.value
-    return summed(layer.terms) - window * (getattr(layer, way) + layer.waits.either + getattr(layer.waits, way))
-
-
 def _once_a_step(task: Task, plan: Plan, choices: Choices, classes: list[Stage], slow: Any, left: list[list[Any]]) -> Any:
     """What a stage adds once a step at least: exposed reduction and gather, optimizer; of the stage that adds least.
 
     The reduction hides behind a backward pass and the gather behind a forward pass. ``left`` is what each stage's micro-batch takes
-    beside a forward and beside a backward pass. A longer micro-batch may hide more, but by no more than it is longer; so the sum with a
-    micro-batch (with two, where both are exposed) is at least what is left and the collective.
+    beside a forward and beside a backward pass, behind which collectives of the whole job may hide. A longer micro-batch may hide more,
+    but by no more than it is longer; so the sum with a micro-batch (with two, where both are exposed) is at least what is left and the
+    collective.
     """
     zero, offload = (np.array(choices.of(name)).reshape(shape) for name, shape in (("zero", (-1, 1, 1)), ("offload_optimizer", (-1, 1))))
     job, cluster, plan = task.job, task.cluster, plan.replace(zero=zero, offload_optimizer=offload)
@@ -185,15 +173,12 @@ def work_at_least(task: Task, columns: dict[str, Any]) -> Any:
     read = [column for name, column in columns.items() if name not in (*REPLICAS, *ENDS, "vpp")]
     first, of_row = distinct_rows([*read, ranks, fewest, *placed])
     plan = plan_of({name: column[first] for name, column in columns.items()}, task.global_batch_size, task.seq_len)
-    layers, which = distinct_layers(task, plan, Placement(*(column[first] for column in placed)), choices, sharded=False)
-    of_layers, layers = computed(task.job, layers)
+    seconds, which = time_rows(task, plan, Placement(*(column[first] for column in placed)), choices, sharded=False)
     job, plan = computed(task.job, plan)
     with np.errstate(all="ignore"):
-        times, embedding, head = time_layers(of_layers, task, layers)
-        one_layer = {kind: summed(layer.terms) for kind, layer in times.items()}
-        whole = embedding + heads_of(job) * head + sum(kind.count * time for kind, time in one_layer.items())
-        work = _least(whole, layers).min(axis=0)[0, 0, which]
-        work = (work - _not_counted(task, one_layer, layers, plan, fewest[first], which)) / plan.pp
+        whole = seconds.embedding + heads_of(job) * seconds.head + sum(kind.count * time for kind, time in seconds.layers.items())
+        work = least_of_choices(whole).min(axis=0)[0, 0, which]
+        work = (work - _not_counted(task, seconds.layers, plan, fewest[first], which)) / plan.pp
         parts = [Term("micro-batches", np.maximum(work, 0.0) * plan.num_microbatches, "s")]
         least = whole_step(task.cluster, placed.domains[first].astype(np.float64), parts).value
         return np.where(np.isnan(least), 0.0, least)[of_row]
@@ -209,7 +194,7 @@ def _fewest_on_first(task: Task, columns: dict[str, Any]) -> Any:
     return np.where(pp > 1.0, np.maximum(np.minimum(by_rule, counted), 0.0), layers)
 
 
-def _not_counted(task: Task, one_layer: dict[Kind, Any], layers: Plan, plan: Plan, fewest: Any, which: Any) -> Any:
+def _not_counted(task: Task, one_layer: dict[Kind, Any], plan: Plan, fewest: Any, which: Any) -> Any:
     """Work that a step may leave out: stages of a class count as its first, which may have layers of a kind that the others do not have."""
     inner = [kind for kind in one_layer if kind.place not in ("tower", "end")]
     edges = {edge for kind in inner for edge in (kind.first, kind.last)} - {0.0, float(task.job.model.num_hidden_layers)}
@@ -218,7 +203,6 @@ def _not_counted(task: Task, one_layer: dict[Kind, Any], layers: Plan, plan: Pla
     longest: Any = 0.0
     for kind in inner:
         longest = np.maximum(longest, one_layer[kind])
-    longest = np.broadcast_to(longest, np.broadcast_shapes(np.shape(longest), np.shape(layers.tp)))
     most = longest.reshape(-1, longest.shape[-1]).max(axis=0)[which]
     beyond = np.maximum(max(edges, default=np.inf) - fewest, 0.0) if not any(kind.alike for kind in inner) else np.inf
     return np.where(plan.pp > 2.0, (plan.pp - 2.0) * beyond * most, 0.0)
@@ -227,14 +211,3 @@ def _not_counted(task: Task, one_layer: dict[Kind, Any], layers: Plan, plan: Pla
 def bounds_alike(one: Task, other: Task) -> bool:
     """True for tasks with the same rows and bounds: their jobs differ in dispatchers that send alike, if at all."""
     return one.mesh is other.mesh and same_but(one.cluster, other.cluster) and jobs_alike(one.job, other.job)
-
-
-def jobs_alike(one: Job, other: Job) -> bool:
-    """True for jobs that differ in dispatchers that send alike, if at all."""
-    return same_but(one, other, "moe_dispatcher") and dispatcher_of(one).sends_once == dispatcher_of(other).sends_once
-
-
-def _least(value: Any, layers: Plan) -> Any:
-    """The least of a column over all choices but those in BOUNDED: (recomputation, ZeRO, offloading, combinations)."""
-    shape = np.broadcast_shapes(*(np.shape(getattr(layers, name)) for name in ("recompute_layers", "zero", *LAYER_CHOICES, "tp")))
-    return np.broadcast_to(value, shape).reshape(*shape[:2], -1, shape[-1]).min(axis=2, keepdims=True)

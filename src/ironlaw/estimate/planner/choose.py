@@ -16,6 +16,7 @@ from ironlaw.estimate.planner.best import UNFIT, Best, Visit, fastest_of, may_fi
 from ironlaw.estimate.planner.bounds import ROUNDING
 from ironlaw.estimate.planner.evidence import as_plan, preferred_plan, score_of
 from ironlaw.estimate.planner.grid import Task
+from ironlaw.estimate.planner.layers import LayerTables
 from ironlaw.estimate.planner.rows import (
     LAYOUT_AXES,
     OPEN_AXES,
@@ -65,11 +66,15 @@ class Search(NamedTuple):
 
 
 class Bounds(dict[Any, Bound]):
-    """The question bound for each variant of its job; and the first search of what few run: a second one goes on where it ended."""
+    """The question bound for each variant of its job; what its searches share: times of layers, and the first search of what few run.
+
+    A second search of what few run goes on where the first ended.
+    """
 
     def __init__(self, bound: Bound | None = None) -> None:
         super().__init__({} if bound is None else {(): bound})
         self._seldom: dict[Row, Search] = {}
+        self.tables = LayerTables()
 
     def of_seldom(self, bound: Bound, row: Row, space: Space) -> Search:
         """The search of a row with what few run, in the space of the question."""
@@ -177,13 +182,17 @@ def search_row(
             return fastest
         limit, within = fastest.seconds * (1.0 + ROUNDING), fastest.score()
     named = bool(bound.asked.framework)
-    variants, tasks, own = tasks_of_row(bound, row, space, bounds, rough=rough, within=within)
-    visits = visits_of(tasks)
+    hopeless = doubtful and not named and np.isinf(limit) and not may_fit(bounds.of_seldom(bound, row, space).visits)
+    if hopeless:  # what few run includes what many run
+        variants, tasks, own, visits = bounds.of_seldom(bound, row, space)
+    else:
+        variants, tasks, own = tasks_of_row(bound, row, space, bounds, rough=rough, within=within)
+        visits = visits_of(tasks)
     if rough and not by_score and ((fastest := _fastest(row, tasks, visits, limit, fitting)) or np.isfinite(limit)):
         return fastest
-    skipped = (fitting or (doubtful and not named)) and not may_fit(visits)
+    skipped = not hopeless and (fitting or (doubtful and not named)) and not may_fit(visits)
     best = None if skipped else preferred_plan(tasks, limit, by_score, visits)
-    if not named and np.isinf(limit) and (best is None or best.fastest.tier == UNFIT):  # nothing else fits: what few run
+    if not named and not hopeless and np.isinf(limit) and (best is None or best.fastest.tier == UNFIT):  # nothing else fits: what few run
         rare = bounds.of_seldom(bound, row, space)
         if not (fitting or (rough and best)) or may_fit(rare.visits):
             variants, tasks, own, visits = rare
@@ -244,11 +253,12 @@ def tasks_of_row(
     rough: bool = False,
     closed: bool = True,
     within: float = np.inf,
+    first: bool = False,
 ) -> tuple[list[dict[str, Any]], list[Task], Space]:
     """The tasks of a row with a batch, the options of the job of each, and the space without what the framework does not have.
 
     ``closed``: where the row gives a whole plan, the axes that it leaves out follow their rules. Rows all of whose plans take more than
-    ``within`` seconds are left out of the tasks.
+    ``within`` seconds are left out of the tasks. ``first``: no task after the first that has rows.
     """
     given = given_axes(bound.asked, row)
     job = bound.job(framework_of(bound, row))
@@ -261,7 +271,9 @@ def tasks_of_row(
     for variant in variants:
         own = _variant_of(bound, variant, bounds)
         usable = usable_space(space, own, sizes["gpus"], sizes["seq_len"])
-        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes, tasks, within))
+        tasks.append(task_of(usable, own, own.job(framework_of(own, row)), sizes, tasks, within, bounds.tables))
+        if first and tasks[-1].mesh.rows:
+            break
     return variants, tasks, space
 
 

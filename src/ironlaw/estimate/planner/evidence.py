@@ -20,13 +20,13 @@ from ironlaw.estimate.planner.best import UNFIT, Best, Block, Fastest, Visit, be
 from ironlaw.estimate.planner.bounds import ROUNDING
 from ironlaw.estimate.planner.grid import Task, rooms, row_minimum
 from ironlaw.estimate.planner.mesh import plan_of
-from ironlaw.estimate.planner.plans import Plans, open_rows, sort_plans
+from ironlaw.estimate.planner.plans import Plans, join_plans, open_rows, sort_plans
 from ironlaw.estimate.planner.published import is_published
 from ironlaw.estimate.planner.space import CHOICES
 from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
 
+TIMED = 1024  # rows that are timed at once, to find those whose plans are worth to be opened
 OPENED = 64  # rows whose plans are scored at once
-TIMED = 16 * OPENED  # rows that are timed at once, to find those whose plans are worth to be opened
 
 
 class Preferred(NamedTuple):
@@ -70,22 +70,35 @@ def _best_score(visits: Sequence[Visit], tasks: Sequence[Task], fastest: Best) -
         task, at = visit.task, tasks.index(visit.task)
         room = rooms(task)[fastest.tier]
         rows, bound, price = _hopeful_rows(visit, room, least)
-        timed = np.empty(rows.size)
-        for start in range(0, rows.size, OPENED):
+        for start in range(0, rows.size, TIMED):
             if bound[start] > least:
                 break
-            if start % TIMED == 0:  # before plans are opened, of many rows at once
-                some = slice(start, start + TIMED)
-                timed[some] = _score_at_least(visit, rows[some], price[some], room, least)
-            some = slice(start, start + OPENED)
-            plans = open_rows(task, rows[some][timed[some] <= least], least, room)
-            if not plans.seconds.size:
-                continue
-            score = scores(task, plans)
-            if score.min() < least or (score.min() == least and at < best.task):
-                least = float(score.min())
-                best = Best(at, sort_by_score(task, plans.take(np.flatnonzero(score == least))).take(slice(0, 1)), fastest.tier)
+            some = slice(start, start + TIMED)  # before plans are opened, of many rows at once
+            timed = _score_at_least(visit, rows[some], price[some], room, least)
+            order = np.argsort(timed, kind="stable")
+            for first in range(0, order.size, OPENED):  # the best first: it leaves few of the others
+                near = order[first : first + OPENED]
+                near = near[timed[near] <= least]
+                if not near.size:
+                    break
+                best, least = _better(best, least, at, task, open_rows(task, rows[some][near], least, room))
     return best
+
+
+def _better(best: Best, least: float, at: int, task: Task, plans: Plans) -> tuple[Best, float]:
+    """The best of a plan, whose score is ``least``, and of some plans of the task at ``at``; and its score."""
+    if not plans.seconds.size:
+        return best, least
+    score = scores(task, plans)
+    lowest = float(score.min())
+    if lowest > least or (lowest == least and at > best.task):
+        return best, least
+    alike = plans.take(np.flatnonzero(score == lowest))
+    if lowest == least and at == best.task:
+        alike = join_plans([best.plan, alike])
+    first = sort_by_score(task, alike).take(slice(0, 1))
+    same = at == best.task and all(column[0] == best.plan.columns[name][0] for name, column in first.columns.items())
+    return (best if same else Best(at, first, best.tier)), lowest
 
 
 def _score_at_least(visit: Visit, rows: Any, price: Any, room: float, least: float) -> Any:

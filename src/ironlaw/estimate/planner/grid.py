@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from ironlaw.frozen import Frozen
 from ironlaw.job import Job
 from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
 from ironlaw.terms import Term
+
+if TYPE_CHECKING:
+    from ironlaw.estimate.planner.layers import LayerTables
 
 ILLEGAL = 1e200  # seconds of a cell that is no legal plan: infinity would become nan where a law multiplies it by 0
 UNSQUEEZED = 1.0 - 1e-9  # of the capacity: a plan that needs more leaves the allocator no slack
@@ -45,6 +48,7 @@ class Task(Frozen):
     margin: float  # share of device memory that the best plan keeps free if any plan does
     price: float = 1.0  # what a value that no published run measured must be faster by, as a factor; see ``planner.evidence``
     published: tuple[Mapping[str, Any], ...] = ()  # axes of the published layouts near the job; see ``planner.published``
+    tables: LayerTables | None = None  # times of layers that the tasks of a search share; see ``planner.layers``
 
 
 def rooms(task: Task) -> tuple[float, float, float]:

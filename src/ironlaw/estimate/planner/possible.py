@@ -29,7 +29,7 @@ def has_plan(bound: Bound) -> bool | None:
         if not np.all(legal(legality(job, placed.plan))):
             return None
         return bool(np.all(memory(job, cluster, placed.plan).fits))
-    tasks = _first_tasks(bound)
+    tasks = _first_tasks(bound, first=True)
     return any_fits(tasks[0]) if tasks else None
 
 
@@ -43,8 +43,8 @@ def _gives_plan(bound: Bound) -> bool:
     return is_given(with_implied(bound.asked.rows[0], bound.asked.schedule), bound.model)
 
 
-def _first_tasks(bound: Bound, seldom: bool = False) -> list[Task]:
-    """The tasks of the first row of a question that have legal meshes.
+def _first_tasks(bound: Bound, seldom: bool = False, first: bool = False) -> list[Task]:
+    """The tasks of the first row of a question that have legal meshes; the ``first`` of them alone.
 
     Where the question gives no batch, it is the first of the planner's that has a legal plan: how much memory a plan needs hardly
     depends on it.
@@ -54,7 +54,8 @@ def _first_tasks(bound: Bound, seldom: bool = False) -> list[Task]:
     allowed = batch_range(bound, row)
     batches = [row.global_batch_size] if row.global_batch_size else allowed.to_try(gpus, micro)
     for batch in batches or [defaults.batch_of_ranks(gpus * micro, allowed.usual)]:
-        tasks = [task for task in tasks_of_row(bound, row._replace(global_batch_size=batch), space, bounds, seldom)[1] if task.mesh.rows]
+        row = row._replace(global_batch_size=batch)
+        tasks = [task for task in tasks_of_row(bound, row, space, bounds, seldom, first=first)[1] if task.mesh.rows]
         if tasks:
             return tasks
     return []

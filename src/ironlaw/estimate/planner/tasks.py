@@ -20,9 +20,10 @@ from ironlaw.estimate.bind.question import Bound
 from ironlaw.estimate.evidence.support import has_runs
 from ironlaw.estimate.legality.abilities import form_of, has_overlap
 from ironlaw.estimate.pipeline.schedules import one_chunk
-from ironlaw.estimate.planner.bounds import jobs_alike, may_take
+from ironlaw.estimate.planner.bounds import may_take
 from ironlaw.estimate.planner.ends import balanced_rows
 from ironlaw.estimate.planner.grid import Task
+from ironlaw.estimate.planner.layers import LayerTables, jobs_alike
 from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
 from ironlaw.estimate.planner.published import published_axes
 from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
@@ -152,15 +153,24 @@ def price_of(job: Job, folders: tuple[str, ...]) -> float:
     return 1.0 + record.told_apart.value if has_runs(job) else 1.0
 
 
-def task_of(space: Space, bound: Bound, job: Job, sizes: Mapping[str, float], others: Sequence[Task] = (), within: float = np.inf) -> Task:
+def task_of(
+    space: Space,
+    bound: Bound,
+    job: Job,
+    sizes: Mapping[str, float],
+    others: Sequence[Task] = (),
+    within: float = np.inf,
+    tables: LayerTables | None = None,
+) -> Task:
     """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length.
 
     The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it. Where it is known that
-    plans which take more than ``within`` seconds are not wanted, rows all of whose plans do are left out.
+    plans which take more than ``within`` seconds are not wanted, rows all of whose plans do are left out. ``tables``: times of layers
+    that tasks share.
     """
     margin, price = bound.margin(job.framework.name), 1.0 if space.own else price_of(job, bound.folders)
     published = published_axes(bound, job, sizes, space) if price > 1.0 else ()
-    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price, published)
+    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price, published, tables)
     alike = (other.mesh for other in others if other.space == space and same_but(other.job, job, "moe_dispatcher"))
     if np.isfinite(within):
         alike = (other.mesh for other in others if other.space == space and jobs_alike(other.job, job))
