@@ -97,6 +97,19 @@ def rule_accelerators(d: Derivation) -> None:
         d.give("gpus", found, "processes", "gpus_per_node")
 
 
+AXES = ("tp", "cp", "ep", "pp", "dp_shard", "dp_replicate")
+
+
+def rule_meshes(d: Derivation) -> None:
+    """An axis that is given inside a domain and across domains is their product; -1 stands for what is left."""
+    for axis in AXES:
+        sizes = [size for size in (d.number(f"{where}.{axis}", -1.0) for where in ("ici", "dcn")) if size is not None]
+        if sizes:
+            product = -1.0 if -1.0 in sizes else sizes[0] * sizes[-1] if len(sizes) == 2 else sizes[0]
+            first = next(d.walked.facts[f"{where}.{axis}"] for where in ("ici", "dcn") if f"{where}.{axis}" in d.walked.facts)
+            d.walked.facts[axis] = first._replace(value=product)
+
+
 def rule_degrees(d: Derivation) -> None:
     """tp, pp, cp, ep and etp as they are; a product that does not divide the accelerators cannot run."""
     for name in ("tp", "pp", "cp", "ep", "etp", "vpp"):
@@ -122,6 +135,8 @@ def _copies(d: Derivation, size: int) -> None:
     """Data-parallel copies and shards; a size of -1 stands for all ranks that are left."""
     copies, shards = d.number("dp_replicate", -1.0), d.number("dp_shard", -1.0)
     ranks = None if d.gpus is None else d.gpus // size
+    if copies and shards is None and copies > 1 and d.get("zero") != 0:
+        shards = -1.0
     if copies == -1.0:
         copies = ranks // (shards or 1.0) if ranks else None
     if shards == -1.0:
@@ -147,6 +162,11 @@ def rule_sharding(d: Derivation) -> None:
     if stage is None and d.flag("sharded"):
         stage = 3.0
         d.assume("no sharding strategy is given: weights, gradients and states are sharded, FSDP's default (ZeRO 3)")
+    elif stage is None and d.flag("sharded_or_split"):
+        shards = d.number("dp_shard", -1.0)
+        stage = 0.0 if shards == 1.0 else 2.0 if d.options.get("pp", 1) > 1 else 3.0
+        if stage:
+            d.assume(f"fsdp_reshard_after_forward default: ZeRO {stage:g}{', because of the pipeline' if stage == 2.0 else ''}")
     elif stage is None:
         stage = 0.0
         d.assume("neither FSDP nor DeepSpeed is configured in this file: data parallelism, every rank keeps all states")
@@ -210,8 +230,34 @@ def _whole_batch(d: Derivation, ranks: float | None) -> float | None:
     return None
 
 
+def rule_local_batch(d: Derivation) -> None:
+    """A batch that each data-parallel rank takes at a time; a pipeline cuts it into micro-batches.
+
+    global batch = local batch x ranks where no other is given.
+    """
+    local = d.number("local_batch")
+    if local is None:
+        return
+    written = d.walked.facts["local_batch"]
+    ranks = None if d.gpus is None else d.gpus // _mesh(d)
+    micro = local
+    if d.options.get("pp", 1) > 1:
+        micro = d.number("pipeline_micro") or 1.0
+        if local % micro:
+            d.refuse("local_batch", f"{local:g} sequences of a rank are no multiple of micro-batches of {micro:g}")
+    d.walked.facts["micro"] = written._replace(value=micro)
+    if d.get("global_batch") is None and ranks:
+        d.walked.facts["global_batch"] = written._replace(value=local * ranks)
+    elif d.get("global_batch") is not None and ranks and float(d.get("global_batch")) % (local * ranks):
+        d.refuse("global_batch", f"a batch of {d.get('global_batch')} is no multiple of {local:g} x {ranks:g} data-parallel ranks")
+
+
 def rule_length(d: Derivation) -> None:
     """Tokens of a sequence; where sequences are padded and not packed, each is counted as long as the longest may be."""
+    prompt, response = d.number("length.prompt"), d.number("length.response")
+    if prompt and response and "seq_len" not in d.walked.facts:
+        d.walked.facts["seq_len"] = d.walked.facts["length.response"]._replace(value=prompt + response)
+        d.assume("a sequence is as long as prompt and response may be")
     if (length := d.number("seq_len")) is not None:
         d.give("seq_len", length, "seq_len")
     elif d.get("global_batch_tokens") is None:
@@ -225,9 +271,12 @@ def rule_recomputation(d: Derivation) -> None:
     how = d.get("recompute")
     if how is None and d.get("checkpointing") is not None:
         how = "full" if d.flag("checkpointing") else "none"
+    every = d.number("recompute_every")
+    if how is None and every:
+        how = "every"
     if how is not None:
-        every = d.number("recompute_every")
-        how = f"every:{every:g}" if how == "every" and every else how
+        how = "selective" if how == "every" and d.get("selective") else how
+        how = ("full" if every == 1.0 else f"every:{every:g}") if how == "every" and every else how
         d.give("recompute", how, "recompute", "checkpointing")
 
 
@@ -243,6 +292,8 @@ def rule_offloading(d: Derivation) -> None:
 
 def rule_adapters(d: Derivation) -> None:
     """LoRA where the trainer is told to use it; ranks and targets that are set and never used are told."""
+    if (rank := d.number("lora.maybe", 0.0)) and rank > 0:
+        d.walked.facts["lora_rank"] = d.walked.facts["lora.maybe"]
     on = d.flag("lora.on") if d.get("lora.on") is not None else d.get("lora_rank") is not None
     if on:
         d.copy("lora_rank", "adapter", "frozen_weights")
@@ -266,14 +317,21 @@ def _targets(d: Derivation) -> str:
 
 def rule_precision(d: Derivation) -> None:
     """The type of products and of weights; mixed precision that is off computes in the weights' type."""
-    precision = d.get("precision") or ("bf16" if d.get("weights_dtype") == "bf16" else "tf32" if d.flag("tf32") else None)
+    precision = (
+        d.get("narrow")
+        or d.get("precision")
+        or d.get("precision_base")
+        or ("bf16" if d.get("weights_dtype") == "bf16" else "tf32" if d.flag("tf32") else None)
+    )
     if precision is None and "precision" in d.walked.left:
         d.assume("the precision is left to the program that starts the trainer: --precision, else bf16")
         return
     if precision is None:
         precision = "fp32"
         d.assume("no mixed precision is configured: fp32")
-    d.give("precision", precision, "precision", "weights_dtype")
+    if str(precision).startswith("fp8") and d.get("precision_recipe"):
+        precision = d.get("precision_recipe")
+    d.give("precision", precision, "narrow", "precision", "precision_recipe", "precision_base", "weights_dtype")
     d.copy("weights_dtype", "gradient_dtype", "fp8_param_gather")
 
 
@@ -283,7 +341,8 @@ def rule_model(d: Derivation) -> None:
     named, flavor = d.get("model"), d.get("flavor")
     if flavor is not None and named is not None:
         named = f"{named} {flavor}"
-    if sizes and ("hidden_size" in sizes or named is None):
+    written = any(fact.line for name, fact in d.walked.facts.items() if name.startswith("model."))
+    if sizes and (written or named is None):
         missing = [name for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size") if name not in sizes]
         if missing:
             d.needed.append("model")
@@ -322,6 +381,7 @@ def rule_others(d: Derivation) -> None:
 
 
 RULES: tuple[Callable[[Derivation], None], ...] = (
-    rule_framework, rule_accelerators, rule_degrees, rule_sharding, rule_batch, rule_length, rule_recomputation, rule_offloading,
+    rule_framework, rule_accelerators, rule_meshes, rule_degrees, rule_sharding, rule_local_batch, rule_batch, rule_length,
+    rule_recomputation, rule_offloading,
     rule_adapters, rule_precision, rule_model, rule_others,
 )  # fmt: skip

@@ -103,6 +103,8 @@ def read_trainer_files(text: str, gpus: int | None = None) -> Reading | None:
             raise InputError(f"{path}: no configuration of a trainer that is known: {', '.join(SYNTAXES)} of trainers are read")
         reader.add(parsed, other, path)
     if model:
+        for name in [name for name in reader.walked.facts if name == "flavor" or name.startswith("model.")]:
+            del reader.walked.facts[name]
         reader.walked.facts["model"] = Fact(model, "", "MODEL", 0)
     return reader.reading(gpus)
 
