@@ -97,7 +97,7 @@ def test_a_kind_that_nobody_published_says_so():
     group, at = ironlaw.estimate("llama-3-8b", on="h100-sxm", gpus=1, framework="unsloth", tp=1, pp=1, lora_rank=16).place_of(0)
     found = support.support_data(group, at)
     assert not found["any"] and found["stack"] == "unsloth" and found["model"] == "adapters"
-    assert "no published run of this kind" in support_words(found)
+    assert "has no run of this kind" in support_words(found)
 
 
 MIXTURE = {"model": "qwen-3-235b-a22b", "on": "h100-sxm", "gpus": 256, "global_batch_size": 1024, "seq_len": 4096, "framework": "nemo"}

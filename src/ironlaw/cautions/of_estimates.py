@@ -53,7 +53,7 @@ ROWS = {
         "--global-batch-size {better:g} likely gives {gain:.0%} more tokens/s", "global_batch_size",
     ),
     "small-batch": Row(
-        "a batch of {batch} tokens is small for {gpus:,.0f} GPUs: {action}",
+        "a batch of {batch} tokens is small for {gpus:,.0f} GPUs: {action}; a larger batch may need more tokens for the same loss",
         "--global-batch-size {better:g} ({better_batch}) likely gives {times:.1f} times the tokens/s", "global_batch_size",
     ),
     "search-stopped": Row(

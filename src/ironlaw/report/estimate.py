@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from ironlaw.estimate.what_if.left_open import Settings
     from ironlaw.estimate.what_if.offers import Offer
 
+_WORTH_NAMING = 0.005  # gain of another plan: a smaller one has no line
+_FUSED_NORM = 4.0  # B per element of a norm in one kernel: 2 bytes are read, 2 written; a compiler saves nothing there
 _NAMED_LOSS = 0.1  # of the step: a smaller loss is not named where computation binds
 _SMALLEST_SHARE = 0.0005  # of the step: a smaller loss or roof is not named
 _SMALLEST_PART = 0.01  # of the step or the memory: smaller parts are one line together
@@ -194,8 +196,8 @@ def _step_sentence(group: Group, at: int, step: float, ink: Ink) -> Sentence:
 
 
 def faster_words(faster: dict[str, Any] | None) -> Iterator[str]:
-    """The fastest plan, and its gain, where another was chosen for its evidence; nothing where it is no faster to a tenth of a percent."""
-    if faster is None or faster["gain"] < 5e-4:
+    """The fastest plan, and its gain, where another was chosen for its evidence; nothing where it gains less than half a percent."""
+    if faster is None or faster["gain"] < _WORTH_NAMING:
         return
     plan = {**dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard"), 1), **faster["plan"]}
     gain = f"likely {faster['likely_gain']:.1%} faster ({faster['gain']:.1%} predicted)"
@@ -211,9 +213,10 @@ def support_words(support: dict[str, Any]) -> str:
     """The values of a plan that rest on no measured run; nothing where all do."""
     kind = f"{support['model']}, stacks like {support['stack']}"
     if not support["any"]:
-        return f"never measured: no published run of this kind ({kind}); this plan has {', '.join(support['never_measured']) or 'one rank'}"
+        plan = ", ".join(support["never_measured"]) or "one rank"
+        return f"never measured: the table that ships has no run of this kind ({kind}); this plan has {plan}"
     never = f"never measured ({kind}): {', '.join(support['never_measured'])}" if support["never_measured"] else ""
-    elsewhere = "" if support["on_accelerator"] else f"no published run of this kind ({kind}) on this accelerator"
+    elsewhere = "" if support["on_accelerator"] else f"the table that ships has no run of this kind ({kind}) on this accelerator"
     return "; ".join(words for words in (never, elsewhere) if words)
 
 
@@ -354,14 +357,14 @@ def bound_line(group: Group, at: int, plan: dict[str, Any], fits: bool, ink: Ink
     worst = max(losses, key=lambda name: losses[name], default="compute")
     if roof == "compute" and losses.get(worst, 0.0) >= _NAMED_LOSS:
         line, roof = f"{line}; largest loss: {worst} ({losses[worst]:.0%})", worst
-    helpful = [*_larger_batch(group, at), *remedies(group, plan, roof)]
+    helpful = [*_larger_batch(group, at), *(remedies(group, plan, roof) or remedies(group, plan, bound["by"]))]
     return f"{line}; what helps: {', '.join(helpful)}" if helpful else line
 
 
 def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
     """Changes that may shorten the time under a roof; without those that this plan has already, or cannot have."""
     job, several, tp = group.job, plan["num_microbatches"] > 1, plan["tp"]
-    compiled, peaks = job.framework.compiled_recompute, group.cluster.accelerator.peak
+    fused, peaks = job.framework.norm_bytes.value <= _FUSED_NORM, group.cluster.accelerator.peak
     narrower = any(p.operand_bytes < job.precision.operand_bytes and p.peak in peaks for p in PRECISIONS.values())
     could_overlap = {
         "grad-reduce": plan["dp"] > 1,
@@ -372,7 +375,7 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
     }
     candidates = {
         "compute": {"less recomputation": plan["recompute"] != "none", "lower precision": narrower, "more GPUs": True},
-        "hbm": {"flash attention": not job.flash, "compiled kernels": not compiled},
+        "hbm": {"flash attention": not job.flash, "compiled kernels": not fused},
         "network": {
             "lower tp": tp > 1,
             "larger micro-batches": several,
@@ -384,7 +387,7 @@ def remedies(group: Group, plan: dict[str, Any], roof: str) -> list[str]:
             "more chunks (vpp)": schedule_of(job).takes_chunks and plan["pp"] * plan["vpp"] < job.model.num_hidden_layers,
             "fewer stages": plan["pp"] > 1,
         },
-        "dispatch": {"larger micro-batches": several, "CUDA graphs": job.cuda_graphs == "none", "compiled kernels": not compiled},
+        "dispatch": {"larger micro-batches": several, "CUDA graphs": job.cuda_graphs == "none", "compiled kernels": not fused},
         "data": {"--balance flops": job.documents is not None and job.documents.balance == "none", "shorter documents": True},
     }
     return [remedy for remedy, usable in candidates[roof].items() if usable]
@@ -472,9 +475,15 @@ def plan_line(plan: dict[str, Any]) -> str:
     """The plan in the short names everyone uses."""
     return (
         f"plan: {mesh_words(plan)}; zero {plan['zero']}, micro-batch {plan['micro_batch_size']} x {short(plan['num_microbatches'])},"
-        f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},"
+        f" batch {plan['global_batch_size']} x {plan['seq_len']} tokens, recompute {plan['recompute']},{_overlap_words(plan)}"
         f" {plan['precision']}, {plan['optimizer']}{_host_words(plan['offload'])}, {plan['framework']}"
     )
+
+
+def _overlap_words(plan: dict[str, Any]) -> str:
+    """The overlaps that decide how fast tensor and expert parallelism are: not all stacks and machines have them on."""
+    names = [name for name in ("tp", "ep") if name in plan["overlap"] and plan[name] != 1]
+    return f" overlap {','.join(names)}," if names else ""
 
 
 def _host_words(offload: Sequence[str]) -> str:

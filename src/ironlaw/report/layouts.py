@@ -20,10 +20,9 @@ def layout_lines(layouts: Sequence[dict[str, Any]], ink: Ink) -> Iterator[str]:
 
 
 def close_lines(layouts: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each published layout that is too close to the best plan to rank."""
-    for one in layouts:
-        if one["tie"]:
-            yield f"published layout: {_axes(one)} ({one['title']}, {_counts(one['gpus'])}): {_verdict(one)}"
+    """A line for each published layout that is too close to the best plan to rank; where none is, for the nearest one."""
+    for one in [one for one in layouts if one["tie"]] or layouts[:1]:
+        yield f"published layout: {_axes(one)} ({one['title']}, {_counts(one['gpus'])}): {_verdict(one)}"
 
 
 def _verdict(one: dict[str, Any]) -> str:
@@ -36,6 +35,8 @@ def _verdict(one: dict[str, Any]) -> str:
         return "the best plan has it"
     close = ", too close to rank" if one["tie"] else ""
     memory = "" if one["keeps_margin"] else "; it may run out of memory"
+    if not one["longer"]:
+        return f"takes no longer{close}{memory}"
     return f"takes likely {one['likely_longer']:.1%} longer ({one['longer']:.1%} predicted){close}{memory}"
 
 

@@ -30,7 +30,7 @@ def bind_model(named: Any, folders: tuple[str, ...] = ()) -> tuple[Model, list[s
     named = os.fspath(named) if isinstance(named, os.PathLike) else named
     if not isinstance(named, (str, Mapping)):
         raise ValueRangeError(f"model is {quote(named)}, must be a name")
-    if _is_dimensions(named):
+    if not isinstance(named, str) or _is_dimensions(named):
         return model_from_dimensions(named), []
     path = Path(os.path.expanduser(named))
     if path.suffix in (".yaml", ".yml") and is_there(path) and (known := trainer_of(read_text(path, "a model"))):

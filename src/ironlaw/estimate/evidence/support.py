@@ -317,13 +317,15 @@ def width_of(model: Model) -> float:
 
 
 def ceiling_of(group: Group) -> Ceiling | None:
-    """The highest measured utilisations on the device of a group, in its format and kind of model, of models like its own.
+    """The highest measured utilisations on the device of a group, in formats of its peak and its kind of model, of models like its own.
 
     Wide matrices reach more of the peak. So runs count whose matrices are at most NEAR_WIDTH times as wide as its own, if one
     of them is LEAST_WIDTH as wide or more. Else wider ones count; None where there are none of these either.
     """
-    key = group.cluster.accelerator.name, group.job.precision.peak, model_kind(group.job)
-    listed, width = read_ceilings().get(key, ()), width_of(group.job.model)
+    accelerator, width = group.cluster.accelerator, width_of(group.job.model)
+    own = accelerator.peak[group.job.precision.peak].value
+    formats = [name for name, peak in accelerator.peak.items() if peak.value == own]
+    listed = [one for name in formats for one in read_ceilings().get((accelerator.name, name, model_kind(group.job)), ())]
     like = comparable([one.width for one in listed], width)
     counted = [one for one, counts in zip(listed, like, strict=True) if counts]
     return highest(counted) if counted else None
