@@ -90,7 +90,7 @@ def test_a_diagnosis_shows_its_verdict_its_window_and_what_to_try(report, tmp_pa
     assert all(one["advice"] in shown for one in answer["findings"])
     assert text.count('class="gap data waits"') == sum(gap["kind"] == "data" for gap in file["gaps"] if gap["us"] > 0.002 * wall)
     drawn = sum(path.count("M") for path in re.findall(r'<path class="work-\w+" d="([^"]*)"', text))
-    assert drawn == sum(len(lane["kind"]) for lane in file["lanes"])
+    assert drawn == sum(len(lane["kind"]) for lane in file["lanes"]) + sum(len(lane["what"]) for lane in file["host_lanes"])
 
 
 def test_ranks_and_logs_are_drawn(report, tmp_path):

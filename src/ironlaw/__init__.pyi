@@ -1916,6 +1916,7 @@ def diagnose(
     kernel_names: Sequence[str | Path] | None = None,
     time_unit: str | None = None,
     untraced_step: float | str | None = None,
+    tokens_per_second: float | str | None = None,
     question: Mapping[str, Any] | None = None,
     catalog: Sequence[str] | str | None = None,
 ) -> Diagnosis:

@@ -142,8 +142,8 @@ def _diagnose_form() -> Form:
 
         def with_question(paths: Any = None, *, catalog: Any = (), question: Mapping[str, Any] | None = None, **given: Any) -> Any:
             """Diagnose files; options of an estimate of the same run may be arguments, or in ``question``."""
-            if paths is None:
-                raise MissingOptionError("missing argument paths: a trace, a log or a snapshot, or several")
+            if paths is None and given.get("tokens_per_second") is None:
+                raise MissingOptionError("missing argument paths: a trace, a log or a snapshot, or several; or tokens_per_second")
             if question is not None and not isinstance(question, Mapping):
                 raise QuestionError(f"question is {quote(question)}, must be a table of options")
             asked = {**(question or {}), **{name: given.pop(name) for name in list(given) if name in OPTIONS}}
@@ -156,7 +156,7 @@ def _diagnose_form() -> Form:
             from ironlaw.catalog.load import given_folders
 
             folders = (*given.pop("folders", ()), *given_folders(catalog))
-            return diagnose(paths, question=asked, on=asked.get("on"), folders=folders, **given)
+            return diagnose(() if paths is None else paths, question=asked, on=asked.get("on"), folders=folders, **given)
 
         return with_question
 
@@ -173,6 +173,11 @@ _DIAGNOSE = (
     Argument("kernel_names", ("Sequence[str | Path]",), "TOML files with more names, classes and number formats of other kernels"),
     Argument("time_unit", ("str",), "unit of ts and dur in a Chrome trace: us, ms or ns (default: us)"),
     Argument("untraced_step", ("float", "str"), "step time without a profiler; shows what the profiler cost"),
+    Argument(
+        "tokens_per_second",
+        ("float", "str"),
+        "measured throughput of all accelerators, of a log without one, or with model and without paths",
+    ),
     Argument("question", ("Mapping[str, Any]",), "options of an estimate of the same run, instead of single arguments"),
 )
 _FORMS: dict[str, Callable[[], Form]] = {"estimate": _estimate_form, "plan": _plan_form, "diagnose": _diagnose_form}

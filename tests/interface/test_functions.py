@@ -109,6 +109,14 @@ def test_options_of_an_estimate_are_arguments_of_diagnose():
     assert ironlaw.diagnose(trace, on="v100-sxm-32gb").verdict.roof == "data"
 
 
+def test_a_throughput_without_a_file_is_diagnosed_as_on_the_command_line():
+    """Half of the predicted throughput is half the speed."""
+    asked = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 8, "tp": 2, "pp": 1, "micro_batch_size": 1, "global_batch_size": 64}
+    predicted = float(ironlaw.estimate(**asked).to_dict()["throughput"]["tokens_per_second"])
+    run = ironlaw.diagnose(tokens_per_second=predicted / 2.0, **asked).to_dict()["comparison"]["measured_run"]
+    assert run["tokens_per_second"] == pytest.approx(predicted / 2.0) and run["predicted_tokens_per_second"] == pytest.approx(predicted)
+
+
 @pytest.mark.parametrize(
     ("ask", "kind", "text"),
     [

@@ -75,6 +75,27 @@ def test_steps_start_where_the_one_before_ends(file):
         assert start + length == pytest.approx(later, abs=1e-6)
 
 
+def test_a_thread_of_the_host_does_one_thing_at_a_time_within_the_window(file):
+    """A host that runs ahead may have no launch in the window."""
+    wall = file["window"]["wall_us"]
+    assert len(file["host_lanes"]) <= 3
+    for lane in file["host_lanes"]:
+        assert lane["launches"] > 0 and 0.0 <= lane["busy_us"] <= wall + 1e-6
+        assert len(lane["start_us"]) == len(lane["end_us"]) == len(lane["what"])
+        spans = sorted(zip(lane["start_us"], lane["end_us"], strict=True))
+        assert all(-1e-6 <= start <= end <= wall + 1e-6 for start, end in spans)
+
+
+def test_the_host_loads_data_where_the_device_waits_for_it():
+    """Nearly all idle time charged to data loading lies in intervals in which the launching thread loads."""
+    file = module.diagnose(MEASURED / "v100_resnet50_nw0.json.gz").data()["files"][0]
+    lane = file["host_lanes"][0]
+    loads = [(a, b) for a, b, what in zip(lane["start_us"], lane["end_us"], lane["what"], strict=True) if what == "data loading"]
+    waits = [gap for gap in file["gaps"] if gap["cause"] == "data loading"]
+    inside = sum(max(min(b, gap["start_us"] + gap["us"]) - max(a, gap["start_us"]), 0.0) for gap in waits for a, b in loads)
+    assert inside > 0.8 * sum(gap["us"] for gap in waits) > 0.0
+
+
 def test_a_trace_of_nine_thousand_events_is_small_to_draw():
     file = module.diagnose(MEASURED / "v100_resnet50_nw0.json.gz").data()["files"][0]
     intervals = sum(len(lane["start_us"]) for lane in file["lanes"])

@@ -50,7 +50,7 @@ def energy_precision(answer: Answer) -> Spec:
         raise QuestionError("no other precision was tried: name an accelerator that multiplies in fp8")
     rows = [
         {"precision": name, "kilojoules": one["joules"] / 1e3, "step_seconds": one["seconds"], "against_first": one["joules"] / base - 1.0,
-         "says": f"{one['joules'] / 1e3:.3g} kJ" + ("" if name == first else f", {signed(one['joules'] / base - 1.0)}")}
+         "says": shown(one["joules"], "J") + ("" if name == first else f", {signed(one['joules'] / base - 1.0)}")}
         for name, one in sorted(found, key=lambda pair: -pair[1]["joules"])
     ]  # fmt: skip
     y, x = (

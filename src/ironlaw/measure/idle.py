@@ -142,7 +142,7 @@ def _explain_thread(trace: Trace, when: Instants, thread: int, calls_by_thread: 
     others = [t for t in dict.fromkeys(trace.marks.thread.tolist()) if t != thread][:4]
     for candidate in (thread, *others):
         if candidate not in calls_by_thread:
-            calls_by_thread[candidate] = _calls(trace, candidate)
+            calls_by_thread[candidate] = calls_of(trace, candidate)
         for reason, did in calls_by_thread[candidate].items():
             explained = when & did
             by_reason[reason] = by_reason[reason] | explained
@@ -150,7 +150,7 @@ def _explain_thread(trace: Trace, when: Instants, thread: int, calls_by_thread: 
     return by_reason | {UNKNOWN: when}
 
 
-def _calls(trace: Trace, thread: int) -> dict[str, Instants]:
+def calls_of(trace: Trace, thread: int) -> dict[str, Instants]:
     """When a thread loaded data, waited for the device, allocated memory, or launched."""
     loads, waits, allocates = (find_names(trace, host_calls()[reason]) for reason in (LOADING, WAITING, ALLOCATING))
     return {

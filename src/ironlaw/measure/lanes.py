@@ -12,8 +12,8 @@ import numpy as np
 
 from ironlaw.measure.events import Column, DeviceEvents
 from ironlaw.measure.gains import kernel_roof
-from ironlaw.measure.idle import ARRIVING, HOST, LATENCY, LOADING, STREAM, UNKNOWN, Idle
-from ironlaw.measure.intervals import Instants, gaps, union
+from ironlaw.measure.idle import ARRIVING, BY_CALLS, HOST, LATENCY, LOADING, STREAM, UNKNOWN, Idle, calls_of
+from ironlaw.measure.intervals import NOTHING, Instants, gaps, union
 from ironlaw.measure.kernels.names import short_name
 from ironlaw.measure.window import COMMUNICATION, COMPUTE
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KINDS = ("compute", "hbm", "network", "copy", "data", "dispatch", "idle")
 PIXELS = 1200  # of a window: what is nearer than one is drawn as one
 MOST_LANES = 24  # streams that are drawn, those with most work
+MOST_HOSTS = 3  # threads of the host that are drawn, those with most launches
 MOST_GAPS = 100  # idle gaps that are listed, the longest
 CLASSES_US = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)  # bounds of length classes of gaps
 
@@ -31,7 +32,10 @@ def picture_data(profile: Profile) -> dict[str, Any]:
     """``partition``, ``lanes`` and ``gaps`` of a trace as plain data; times in microseconds from the start of the window."""
     drawn, more = _lanes(profile)
     listed, classes = _gaps(profile)
-    return {"partition": partition(profile), "lanes": drawn, "lanes_left_out": more, "gaps": listed, "gap_classes": classes}
+    return {
+        "partition": partition(profile), "lanes": drawn, "lanes_left_out": more, "host_lanes": _host_lanes(profile), "gaps": listed,
+        "gap_classes": classes,
+    }  # fmt: skip
 
 
 def partition(profile: Profile) -> list[dict[str, Any]]:
@@ -103,6 +107,32 @@ def _lanes(profile: Profile) -> tuple[list[dict[str, Any]], int]:
             "kind": [KINDS[kind] for _, _, kind in rows],
         })  # fmt: skip
     return drawn, len(keys) - len(drawn)
+
+
+def _host_lanes(profile: Profile) -> list[dict[str, Any]]:
+    """What the threads that launch most did, the first of: loading data, waiting for the device, asking for memory, launching."""
+    trace, window = profile.trace, profile.window
+    inside = (trace.launches.end > window.start) & (trace.launches.start < window.end)
+    threads, launches = np.unique(trace.launches.thread[inside], return_counts=True)
+    whole, pixel = Instants(np.array([window.start]), np.array([window.end])), max(window.wall // PIXELS, 1)
+    drawn = []
+    for at in np.argsort(-launches, kind="stable")[:MOST_HOSTS].tolist():
+        calls, done, rows = calls_of(trace, int(threads[at])), NOTHING, []
+        for reason in BY_CALLS:
+            own = (calls[reason] & whole) - done
+            done = done | own
+            shown = merged(own.start, own.end, pixel)
+            rows += [(int(a - window.start), int(b - window.start), reason) for a, b in zip(shown.start, shown.end, strict=True)]
+        rows.sort()
+        drawn.append({
+            "thread": int(threads[at]),
+            "launches": int(launches[at]),
+            "busy_us": done.length / 1000,
+            "start_us": [a / 1000 for a, _, _ in rows],
+            "end_us": [b / 1000 for _, b, _ in rows],
+            "what": [reason for _, _, reason in rows],
+        })  # fmt: skip
+    return drawn
 
 
 def merged(start: Column, end: Column, pixel: int) -> Instants:

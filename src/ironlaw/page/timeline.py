@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from htpy import Element, Node, details, div, p, span, summary
+from htpy import Element, Node, details, div, li, p, span, summary, ul
 from markupsafe import Markup
 
 from ironlaw.page.parts import Cell, rows_table
@@ -18,6 +18,13 @@ MOST_LANES = 12  # drawn; a job of many ranks has one lane a rank
 MOST_GAPS = 60  # gaps that are drawn and can be visited, the longest
 LABELLED = 0.07  # of the window: a shorter gap has no words in it
 LISTED = 10  # gaps of the table
+HOST_KINDS = {"data loading": "data", "synchronisation": "copy", "allocator": "pipeline", "host launch": "dispatch"}
+HOST_SAYS = {
+    "data loading": "loads data",
+    "synchronisation": "waits for the device",
+    "allocator": "asks for memory",
+    "host launch": "launches",
+}
 WAITS = {"data": "waits for data", "dispatch": "waits for the host", "idle": "idle"}
 
 
@@ -34,9 +41,13 @@ def timeline(files: Sequence[Answer]) -> Node:
     return div(".timeline")[
         div(".lanes", tabindex="0", role="group", aria_label=_says(traces, wall))[
             div(".stretch")[
-                _marks(first, wall) if single else None, (_lane(file, lane, wall, single) for file, lane in lanes[:MOST_LANES]), _axis(wall)
+                _marks(first, wall) if single else None,
+                (_lane(file, lane, wall, single) for file, lane in lanes[:MOST_LANES]),
+                single and list(_hosts(first, wall)),
+                _axis(wall),
             ]
         ],
+        single and bool(first.get("host_lanes")) and _host_legend(first["host_lanes"]),
         left_out > 0 and p(".note")[f"{left_out} more lanes with less work are not drawn."],
         _gaps_table(first) if single else None,
     ]
@@ -74,6 +85,28 @@ def _lane(file: Answer, lane: Answer, wall: float, single: bool) -> Element:
         span(".of", title=f"device {lane['device']}, stream {lane['stream']}, {lane['events']} events")[name],
         div(".band")[Markup(_drawing(lane, wall)), widest and list(_gaps(file, wall))],
     ]
+
+
+def _hosts(file: Answer, wall: float) -> Iterator[Element]:
+    """The threads that launch: what each did while the device worked or waited; a pale thread waits for the device."""
+    for at, lane in enumerate(file.get("host_lanes") or [], 1):
+        kinds = [HOST_KINDS.get(what, "rest") for what in lane["what"]]
+        said = f"thread {lane['thread']}, {lane['launches']} launches"
+        yield div(".lane.host")[span(".of", title=said)[f"host {at}"], div(".band")[Markup(_drawing({**lane, "kind": kinds}, wall))]]
+
+
+def _host_legend(lanes: Sequence[Answer]) -> Element:
+    """What the colours of the host's lanes are, and how long each thread did it."""
+    listed = dict.fromkeys(what for lane in lanes for what in lane["what"])
+    drawn = []
+    for what in listed:
+        spent = [
+            sum(end - start for start, end, one in zip(lane["start_us"], lane["end_us"], lane["what"], strict=True) if one == what)
+            for lane in lanes
+        ]
+        kind = HOST_KINDS.get(what, "rest")
+        drawn.append(li[span(class_=f"swatch {kind}"), f"host: {HOST_SAYS.get(what, what)} {quantity(max(spent) / 1e6, 's')}"])
+    return ul(".legend")[drawn]
 
 
 def _short(path: str) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ironlaw.page import compare, diagnose, estimate, generic, plan, sites, validation
+from ironlaw.page import compare, diagnose, estimate, generic, money, optimize, plan, sites, validation
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import View
 
 VIEWS: dict[str, Callable[[Mapping[str, Any]], View]] = {
-    "diagnose": diagnose.view,
+    "diagnose": diagnose.view, "money": money.view,
 }  # fmt: skip
 FIGURED: dict[str, Callable[[Mapping[str, Any], Draws], View]] = {  # views with figures
     "estimate": estimate.view, "plan": plan.view, "compare": compare.view, "validate": validation.view,
-    "sites": sites.view,
+    "sites": sites.view, "optimize": optimize.view,
 }  # fmt: skip
 
 

@@ -142,6 +142,7 @@ document.addEventListener("focusin", async (event) => {
 const stopOf = (slider) => Number(slider.dataset.stops.split(" ")[slider.value]);
 
 async function takeColumn(slider) {
+  if (location.pathname !== "/estimate") return; // the first screens of another view are not those of an estimate
   const key = slider.dataset.name + location.search;
   if (column?.key === key || location.pathname !== "/estimate") return;
   column = { key, stops: null };
