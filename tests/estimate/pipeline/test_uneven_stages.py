@@ -14,8 +14,8 @@ from ironlaw.estimate.layer.kinds import kinds, layers_of
 from ironlaw.estimate.pipeline.stages import stages
 from ironlaw.estimate.planner.ends import RULE, balanced_rows, splits
 from ironlaw.estimate.planner.grid import Task
-from ironlaw.estimate.planner.mesh import NO_ROWS
-from ironlaw.estimate.planner.space import read_space
+from ironlaw.estimate.planner.mesh import COLUMNS, NO_ROWS, mesh_rows
+from ironlaw.estimate.planner.space import ENDS, read_space
 from ironlaw.launch.megatron.options import options_from_arguments
 from ironlaw.launch.megatron.patterns import layers_by_stage, stage_flags
 from ironlaw.search.answer import estimate_of
@@ -234,6 +234,26 @@ def test_given_stages_are_not_balanced():
 def task_with(**more: Any) -> Any:
     g = group("llama-3-8b", pp=4, gpus=8, global_batch_size=8, **more)
     return Task(g.job, g.cluster, NO_ROWS, read_space(None), 8.0, 8192.0, 0.0)
+
+
+def ends_by_mesh(task: Any, columns: dict[str, Any]) -> dict[Any, set[Any]]:
+    """The splits that are tried for each mesh."""
+    found: dict[Any, set[Any]] = {}
+    for row in zip(*(balanced_rows(task, columns)[name].tolist() for name in COLUMNS), strict=True):
+        found.setdefault(row[: -len(ENDS)], set()).add(row[-len(ENDS) :])
+    return found
+
+
+def test_the_splits_that_are_tried_depend_on_no_other_mesh_and_on_no_given_recomputation():
+    job, space = group("deepseek-v2-lite").job, read_space(None).narrowed({"cp": 1.0})
+    task = Task(job, group("deepseek-v2-lite").cluster, NO_ROWS, space, 64.0, 8192.0, 0.0)
+    columns = mesh_rows(space, job, 32.0, 64.0, 8192.0).columns
+    every = ends_by_mesh(task, columns)
+    assert max(map(len, every.values())) > 2
+    given = task.replace(space=space.narrowed({"recompute": "full"}), open_space=space)
+    for row in np.random.default_rng(1).choice(np.flatnonzero(columns["pp"] > 1.0), 12):
+        alone = ends_by_mesh(given, {name: column[[row]] for name, column in columns.items()})
+        assert alone.items() <= every.items()
 
 
 SEARCH = {"model": "llama-3-8b", "on": "h100-sxm", "gpus": 32, "global_batch_size": 64, "seq_len": 8192, "fix": "tp=1,pp=4,cp=1"}

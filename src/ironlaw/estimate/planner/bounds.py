@@ -189,7 +189,7 @@ def _fewest_on_first(task: Task, columns: dict[str, Any]) -> Any:
     layers, pp = float(task.job.model.num_hidden_layers), columns["pp"]
     if any(isinstance(task.space.of(axis), tuple) for axis in ENDS) or task.job.layers_per_stage:
         return np.where(pp > 1.0, 0.0, layers)
-    most_on_last = np.minimum(np.ceil(np.maximum(layers / pp, columns["vpp"].max())), layers)
+    most_on_last = np.ceil(layers / pp)
     by_rule, counted = np.floor((layers - most_on_last) / np.maximum(pp - 1.0, 1.0)), np.floor((layers + 2.0) / pp) - 1.0
     return np.where(pp > 1.0, np.maximum(np.minimum(by_rule, counted), 0.0), layers)
 

@@ -3,6 +3,9 @@
 The first stage has the embedding; the last has the output layer, the loss and the layers for further tokens. With equal layers the other
 stages wait for the slowest. How many layers the last stage gives away depends on how long its extra work takes beside a layer, which the
 laws say for every combination of tensor, context and expert ranks: experts of a few columns take longer than their FLOPs say.
+
+What is tried for a mesh depends on the mesh and the job alone: not on other meshes of the search, and not on values of recomputation,
+sequence parallelism and overlap that the question gives. So the axes of a plan that was found, given by hand, have the same splits.
 """
 
 from __future__ import annotations
@@ -11,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ironlaw.estimate.documents.columns import computed
 from ironlaw.estimate.layer.kinds import Kind
 from ironlaw.estimate.pipeline.stages import stages, unpaired_stages
 from ironlaw.estimate.planner.grid import Task, usable_choices
-from ironlaw.estimate.planner.layers import LAYER_AXES, distinct_rows, plan_of_layers, summed, time_layers
-from ironlaw.estimate.planner.mesh import check_number
+from ironlaw.estimate.planner.layers import placement_of_rows, time_rows
+from ironlaw.estimate.planner.mesh import check_number, plan_of
 from ironlaw.estimate.planner.space import ENDS
 from ironlaw.estimate.step.step import heads_of
 from ironlaw.job import Job
@@ -24,7 +26,6 @@ from ironlaw.plan import BY_RULE, plan_with
 
 Ends = tuple[float, float]
 RULE: Ends = (BY_RULE, BY_RULE)
-FEWER = 4.0  # layers of the last stage that are tried below those of equal work
 _MOST_LAYERS = 1e4  # that the work of the last stage may be worth
 
 
@@ -38,8 +39,7 @@ def balanced_rows(task: Task, columns: dict[str, Any]) -> dict[str, Any]:
     if not piped.size or task.job.layers_per_stage or task.job.count_embedding:
         return columns
     listed = task.space.of(ENDS[0])
-    first, which = distinct_rows([columns[axis][piped] for axis in LAYER_AXES])
-    least, most, embedding = ends_in_layers(task, {name: column[piped[first]] for name, column in columns.items()})
+    (least, most, embedding), which = ends_in_layers(task, {name: column[piped] for name, column in columns.items()})
     split = np.ones(rows, dtype=bool)
     split[piped] = False
     of_row, ends = [np.flatnonzero(split)], [np.full((rows - piped.size, 2), BY_RULE)]
@@ -60,24 +60,23 @@ def balanced_rows(task: Task, columns: dict[str, Any]) -> dict[str, Any]:
     return {name: column[index] for name, column in columns.items()} | dict(zip(ENDS, both.T, strict=True))
 
 
-def ends_in_layers(task: Task, columns: dict[str, Any]) -> tuple[Any, Any, Any]:
+def ends_in_layers(task: Task, columns: dict[str, Any]) -> tuple[tuple[Any, Any, Any], Any]:
     """How many layers of a middle stage take as long as what the end stages have beside layers, for rows with a pipeline.
 
     Of the last stage, which has the output layers, the loss and the layers for further tokens, the least and the most of the choices; of
-    the embedding of the first the least.
+    the embedding of the first the least. Each for every combination of what a layer reads, and the number of the combination of every row.
     """
-    choices = usable_choices(task, columns)
-    job, layers = computed(task.job, plan_of_layers(task, columns, choices, sharded=False))
+    choices = usable_choices(task.replace(space=task.open_space or task.space), columns)
+    plan = plan_of(columns, task.global_batch_size, task.seq_len)
+    seconds, which = time_rows(task, plan, placement_of_rows(task, columns), choices, sharded=False)
+    times = seconds.layers
     with np.errstate(all="ignore"):
-        times, embedding, head = time_layers(job, task, layers)
-        of_kind = {kind: summed(layer.terms) for kind, layer in times.items()}
         body = [kind for kind in times if kind.place == "spread"] or [kind for kind in times if kind.place == "front"]
-        layer = _total(body, of_kind) / sum(kind.count for kind in body)
-        loss = heads_of(job) * head + _total([kind for kind in times if kind.place == "end"], of_kind)
-        works = [np.nan_to_num(time / layer).clip(0.0, _MOST_LAYERS) for time in (loss, embedding)]
-    shape = columns["pp"].shape
-    last, first = (np.broadcast_to(work, np.broadcast_shapes(np.shape(work), shape)).reshape(-1, *shape) for work in works)
-    return last.min(axis=0), last.max(axis=0), first.min(axis=0)
+        layer = _total(body, times) / sum(kind.count for kind in body)
+        loss = heads_of(task.job) * seconds.head + _total([kind for kind in times if kind.place == "end"], times)
+        last, first = (np.nan_to_num(time / layer).clip(0.0, _MOST_LAYERS) for time in (loss, seconds.embedding))
+    last, first = (work.reshape(-1, work.shape[-1]) for work in (last, first))
+    return (last.min(axis=0), last.max(axis=0), first.min(axis=0)), which
 
 
 def _total(some: list[Kind], of_kind: dict[Kind, Any]) -> Any:
@@ -95,10 +94,7 @@ def splits(job: Job, pp: float, chunks: Any, least: Any, most: Any, embedding: A
     fast the one with most layers on the last stage is tried: the first stage, which has the most micro-batches in flight, has fewest.
     """
     layers = float(job.model.num_hidden_layers)
-    lowest, highest = (max((layers + work) / pp - work, 0.0) for work in (most.max(), least.min()))
-    highest = max(highest, float(chunks.max()))
-    lowest = max(lowest - FEWER, 0.0) if chunks.max() > 1.0 else lowest
-    given_away = np.arange(np.floor(lowest), min(np.ceil(highest), layers - 1.0) + 1.0)[::-1]
+    given_away = np.arange(min(np.ceil(layers / pp), layers - 1.0) + 1.0)[::-1]
     tried = np.array([RULE, _count_ends(job, pp), *((BY_RULE, n) for n in given_away)])
     plan = plan_with(pp=np.full(len(tried), pp), first_stage_layers=tried[:, 0], last_stage_layers=tried[:, 1])
     classes = stages(job, plan)

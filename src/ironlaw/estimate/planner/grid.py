@@ -48,6 +48,7 @@ class Task(Frozen):
     margin: float  # share of device memory that the best plan keeps free if any plan does
     price: float = 1.0  # what a value that no published run measured must be faster by, as a factor; see ``planner.evidence``
     published: tuple[Mapping[str, Any], ...] = ()  # axes of the published layouts near the job; see ``planner.published``
+    open_space: Space | None = None  # with the choices of layers that the question gives left open; None: the space itself
     tables: LayerTables | None = None  # times of layers that the tasks of a search share; see ``planner.layers``
 
 

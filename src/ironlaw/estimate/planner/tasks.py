@@ -23,11 +23,10 @@ from ironlaw.estimate.pipeline.schedules import one_chunk
 from ironlaw.estimate.planner.bounds import may_take
 from ironlaw.estimate.planner.ends import balanced_rows
 from ironlaw.estimate.planner.grid import Task
-from ironlaw.estimate.planner.layers import LayerTables, jobs_alike
+from ironlaw.estimate.planner.layers import LAYER_CHOICES, LayerTables, jobs_alike
 from ironlaw.estimate.planner.mesh import NO_ROWS, mesh_rows
 from ironlaw.estimate.planner.published import published_axes
-from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks
-from ironlaw.frozen import same_but
+from ironlaw.estimate.planner.space import ENDS, VARIANTS, Space, context_ranks, read_space
 from ironlaw.job import Job
 from ironlaw.question import defaults
 from ironlaw.question.defaults import OFFLOADS, OVERLAPS
@@ -164,15 +163,24 @@ def task_of(
 ) -> Task:
     """A task with the legal mesh rows of a usable space; ``sizes`` are the number of accelerators, the batch and the sequence length.
 
-    The rows are those of another task of these sizes whose job has another dispatcher alone: no rule reads it. Where it is known that
-    plans which take more than ``within`` seconds are not wanted, rows all of whose plans do are left out. ``tables``: times of layers
-    that tasks share.
+    The rows are those of another task of these sizes whose job has another dispatcher alone, which sends alike: layers are as long, so
+    stages have the same splits. Where it is known that plans which take more than ``within`` seconds are not wanted, rows all of whose
+    plans do are left out. ``tables``: times of layers that tasks share.
     """
     margin, price = bound.margin(job.framework.name), 1.0 if space.own else price_of(job, bound.folders)
     published = published_axes(bound, job, sizes, space) if price > 1.0 else ()
-    task = Task(job, bound.cluster, NO_ROWS, space, sizes["global_batch_size"], sizes["seq_len"], margin, price, published, tables)
-    alike = (other.mesh for other in others if other.space == space and same_but(other.job, job, "moe_dispatcher"))
-    if np.isfinite(within):
-        alike = (other.mesh for other in others if other.space == space and jobs_alike(other.job, job))
+    batch, seq_len, opened = sizes["global_batch_size"], sizes["seq_len"], _open_space(space, bound, job)
+    task = Task(job, bound.cluster, NO_ROWS, space, batch, seq_len, margin, price, published, opened, tables)
+    alike = (other.mesh for other in others if other.space == space and jobs_alike(other.job, job))
     keep = partial(may_take, task, within) if np.isfinite(within) else None
     return task.replace(mesh=next(alike, None) or mesh_rows(space, job, **sizes, balance=partial(balanced_rows, task), keep=keep))
+
+
+def _open_space(space: Space, bound: Bound, job: Job) -> Space | None:
+    """A usable space with all values of the choices that layers read, also where the question gives one; None where it gives none."""
+    fixed = space.given & {"recompute", *LAYER_CHOICES}
+    if space.own or not fixed:
+        return None
+    shipped = read_space(None)
+    values = {axis: tuple(dict.fromkeys((*space.values[axis], *shipped.values[axis]))) for axis in fixed}
+    return offered(replace(space, values={**space.values, **values}, given=space.given - fixed), bound, job)
