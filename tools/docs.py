@@ -3,7 +3,7 @@
     python tools/docs.py            write
     python tools/docs.py --check    write nothing; name every stale file; exit with 1 if there is one
 
-Generated pages: ``docs/reference/{cli,options,laws,catalogue}.md``; ``docs/warnings.md``; ``docs/validation.md``, which predicts every published run that
+Generated pages: ``docs/reference/{cli,options,laws,catalogue,log-formats}.md``; ``docs/warnings.md``; ``docs/validation.md``, which predicts every published run that
 ships; ``docs/plans-against-published.md``, which searches for better plans than the published ones.
 
 In ``README.md``, ``docs/tutorial.md``, ``docs/clouds.md`` and ``docs/how-to/*.md`` a comment before a fenced block makes the tool run or fill the block:
@@ -484,7 +484,31 @@ def plans_page() -> str:
     return f"{MADE_BY}\n\n{printed.rstrip()}\n"
 
 
+def formats_page() -> str:
+    """The logs that are read, from the table of their formats."""
+    from ironlaw.measure.logs.formats import table
+
+    lines = [
+        "# Logs that are read",
+        "",
+        MADE_BY,
+        "",
+        "A file is recognised by its content. The table is `src/ironlaw/measure/data/logs.toml`; a row with a module is read by that module of",
+        "`measure/logs`. *Recalled* means that the source of the trainer was not opened again.",
+        "",
+        "| format | trainers | gives | read by | source | source read |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in table():
+        source = f"[code]({row.url})" if row.url else ""
+        lines.append(
+            f"| `{row.name}` | {', '.join(row.trainers)} | {', '.join(row.gives)} | {row.module or 'its row'} | {source} | {row.read} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 REFERENCE: dict[str, Callable[[], str]] = {
+    "docs/reference/log-formats.md": formats_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/options.md": options_page,
     "docs/reference/laws.md": laws_page,

@@ -36,6 +36,7 @@ ASKED = {
     "suspect": ["suspect.json"],
     "message": ["oom.txt", "--model", "llama-3-8b", "--on", "h100-sxm", "--gpus", "8", "--zero", "3", "--micro-batch-size", "4"],
     "estimate of states": ["states.txt"],
+    "whole run": ["whole.log"],
     "log against an estimate": (
         *("megatron_mixtral_16xh100.log", "--model", "mixtral-8x7b", "--on", "h100-sxm", "--gpus", "16", "--seq-len", "2048"),
     ),
@@ -47,6 +48,9 @@ OOM = (
 STATES = (
     b"HW: Setup with 1 node, 8 GPUs per node.\nSW: Model with 2851M total params, 32M largest layer params.\n"
     b"  127.48GB |   6.10GB | offload_param=none, offload_optimizer=none, zero_init=0\n"
+)
+WHOLE = b"Rank=3 Node=node-7 Score=0.50\nsaving checkpoint to /tmp\n" + b"".join(
+    b"iter %d: loss 3.2, time %.2fms, mfu 1.0%%\n" % (n, 100.0 if n < 40 else 130.0) for n in range(80)
 )
 OF_STEPS = ("number", "device_us", "start_us", "device_start_us")  # keys of a step, in one table with those of a window
 COMMON = {"schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "headline"}
@@ -75,6 +79,7 @@ def diagnosed(case: str) -> dict[str, Any]:
             "suspect.json": json.dumps(suspect()).encode(),
             "oom.txt": OOM,
             "states.txt": STATES,
+            "whole.log": WHOLE,
         }
         words = []
         for word in ASKED[case]:

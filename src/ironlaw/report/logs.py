@@ -64,13 +64,13 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  left out: {_lines(aside['lines'])}: {aside['reason']}" + (
             f" ({_s(aside['median_seconds'])})" if aside["median_seconds"] else ""
         )
+    yield from _run_lines(log.get("whole_run"), ink)
     yield from _rate_lines(log, ink)
     if log["collectives"]:
         yield from _collective(log["collectives"], ink)
         return  # a benchmark of collectives has no model
-    for why in (log["why_no_rates"], log["why_no_mfu"]):
-        if why:
-            yield ink.dim(f"  {why}")
+    if missing := "; ".join(why for why in (log["why_no_rates"], log["why_no_mfu"]) if why):
+        yield ink.dim(f"  {missing}")
     for excluded in log["excluded"]:
         yield f"  ruled out: {excluded['roof']} ({excluded['why']})"
     if peaks := _peaks(log["claims"]):
@@ -79,6 +79,26 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
         yield f"  highest memory {log['memory'] / 2**30:.1f} GiB"
     for source in log["said"]:
         yield ink.dim(f"  {source}")
+
+
+PARTS_OF_RUN = (
+    ("warm_up_seconds", "warm-up"), ("slower_seconds", "slower than the median"), ("skipped_seconds", "skipped iterations"),
+    ("repeated_seconds", "made again after a restart"), ("between_seconds", "between steps"),
+)  # fmt: skip
+
+
+def _run_lines(run: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
+    """The run as a whole: its goodput and where the rest went, events and changes. Nothing of a log of a few steps."""
+    if run is None or run["iterations"] < MOST_ROWS:
+        return
+    wall = run["wall_seconds"]
+    yield ink.bold("Run")
+    parts = [f"{words} {run[key] / wall:.1%}" for key, words in PARTS_OF_RUN if abs(run[key] or 0.0) >= 0.001 * wall]
+    yield f"  {run['goodput']:.1%} of {_s(wall)} made progress at the median step time" + (f"; {', '.join(parts)}" if parts else "")
+    for event in run["events"]:
+        yield f"  {event['kind']}: {event['count']}" + (f", {_s(event['seconds'])}" if event["seconds"] else "")
+    if run["restarts"]:
+        yield f"  {run['restarts']} restart{'s' if run['restarts'] != 1 else ''}"
 
 
 def _rate_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:

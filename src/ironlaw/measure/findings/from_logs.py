@@ -10,6 +10,9 @@ NAMES = {  # code of the remark in a log -> name of the finding
     "loader-waited-for": "starved-loader",
     "warm-up": "warm-up-steps",
     "drift": "drift",  # not throttling: in a log, longer sequences look like lower clocks
+    "change": "drift",
+    "lost-time": "lost-time",
+    "straggler": "straggler-rank",
     "mfu-above-100": "mfu-above-100-percent",
     "claimed-mfu-above-100": "mfu-above-100-percent",
     "sparse-peak-as-dense": "sparse-peak-used-as-dense",

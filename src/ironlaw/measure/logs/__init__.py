@@ -1,32 +1,20 @@
 """Readers of training logs and of benchmarks of collectives. The content of a file decides its format, never its name.
 
-Each format is a module with its NAME, the SIGNS that recognise it, and ``read`` for lines or ``read_file`` for a whole document. If a log
-has lines of two formats, the first in FORMATS is taken: Megatron-LM over DeepSpeed prints both, and Megatron's lines have the times.
+Each format is a row of ``measure/data/logs.toml``: how its lines are read, or the module that reads them, with the SIGNS that recognise it
+and ``read``. If a log has lines of two formats, the first in the table is taken: Megatron-LM over DeepSpeed prints both, and Megatron's
+lines have the times.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from ironlaw.errors import InputError
-from ironlaw.measure.logs import (
-    all_reduce_bench,
-    deepspeed,
-    llm_c,
-    maxtext,
-    megatron,
-    mlperf,
-    modded_nanogpt,
-    nanogpt,
-    nccl_tests,
-    plain,
-    torchtitan,
-    torchtune,
-    trainer_output,
-    trainer_state,
-)
+from ironlaw.measure.logs import trainer_state
+from ironlaw.measure.logs.formats import Format, read_by_table, table
 from ironlaw.measure.logs.log import MOST, Calls, Log, Notes, lines, states
 from ironlaw.measure.read.limits import open_bytes
 
@@ -34,28 +22,27 @@ __all__ = ["FORMATS", "HEAD", "Calls", "Log", "read_log", "recognise"]
 
 HEAD = 4 << 20  # bytes searched: imports, environments and arguments of hundreds of ranks come before the first iteration
 
-_LINES = (
-    mlperf, megatron, torchtitan, torchtune, maxtext, modded_nanogpt, llm_c, nanogpt, deepspeed, trainer_output, nccl_tests,
-    all_reduce_bench, plain,
-)  # fmt: skip
 
-
-def _streamed(module: object) -> Callable[[str, Notes], Log]:
-    """A reader of a path, from a module that reads lines, or all states of lines that are overwritten."""
+def _reader(form: Format) -> tuple[tuple[re.Pattern[bytes], ...], Callable[[str, Notes], Log]]:
+    """The signs and the reader of a format: those of its module, or of its row of the table."""
+    if form.module == trainer_state.__name__.rpartition(".")[2]:
+        return trainer_state.SIGNS, lambda _path, notes: trainer_state.read_file(notes)
+    if not form.module:
+        stream = states if form.overwrites else lines
+        return (form.sign,), lambda path, notes: read_by_table(form, stream(path, notes), notes)
+    module = import_module(f"{__name__}.{form.module}")
     stream = states if getattr(module, "OVERWRITES", False) else lines
 
     def read(path: str, notes: Notes) -> Log:
-        log: Log = module.read(stream(path, notes), notes)  # type: ignore[attr-defined]
+        log: Log = module.read(stream(path, notes), notes)
         return log
 
-    return read
+    return module.SIGNS, read
 
 
-FORMATS: dict[str, Callable[[str, Notes], Log]] = {
-    trainer_state.NAME: lambda _path, notes: trainer_state.read_file(notes),
-    **{module.NAME: _streamed(module) for module in _LINES},
-}
-_SIGNS: dict[str, tuple[re.Pattern[bytes], ...]] = {module.NAME: module.SIGNS for module in (trainer_state, *_LINES)}
+_READERS = {form.name: _reader(form) for form in table()}
+FORMATS: dict[str, Callable[[str, Notes], Log]] = {name: read for name, (_, read) in _READERS.items()}
+_SIGNS: dict[str, tuple[re.Pattern[bytes], ...]] = {name: signs for name, (signs, _) in _READERS.items()}
 
 
 def recognise(head: bytes) -> str | None:

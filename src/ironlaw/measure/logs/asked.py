@@ -58,6 +58,14 @@ def options_of_run(log: Log, job: LoggedJob, model_given: bool) -> dict[str, Any
     return found
 
 
+def batch_of_rate(log: Log, job: LoggedJob, per_gpu: float | None, seconds: float | None) -> int | None:
+    """The sequences of a step that a printed rate of tokens and the step time give; None unless they are near a whole number."""
+    if job.batch or job.tokens or not job.seq_len or not job.gpus or not per_gpu or not seconds or log.tokens_per_second is None:
+        return None
+    sequences = per_gpu * job.gpus * seconds / job.seq_len
+    return round(sequences) if sequences >= 1.0 and abs(sequences / round(sequences) - 1.0) <= AGREE else None
+
+
 def _options_of_megatron(arguments: Mapping[str, str]) -> dict[str, Any]:
     """Sequence and context parallelism, chunks and ZeRO stage of a dump of all Megatron arguments; what it lacks, the version lacks."""
     found: dict[str, Any] = {"cp": whole(arguments.get("context_parallel_size", "")) or 1}

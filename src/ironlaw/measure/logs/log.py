@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from ironlaw.cautions.record import Caution
 from ironlaw.cautions.table import caution
 from ironlaw.errors import InputError
 from ironlaw.measure.read.limits import Deadline, open_bytes
+from ironlaw.measure.read.toml import shipped
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -34,6 +36,7 @@ AGES = 1e9  # [s] no step takes 30 years
 OPTIONAL = ("tokens_per_second", "tflops", "loss", "memory", "data_share", "power", "batch")
 MEMORY = ("out of memory", "Max_MA ", "RESOURCE_EXHAUSTED", "Out of memory")  # in lines about device memory
 WRAPPED = 11  # lines after a message of "out of memory" that a terminal may have broken
+_NODE = re.compile(r"\bRank=\d{1,7} Node=(\S{1,100}) Score=(\d{1,3}(?:\.\d{1,6})?)\b")
 JITTER = 2  # ranks that print without a prefix run at most this many iterations ahead of each other
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]{0,200}\x07|[@-Z\\-_])|\[\d{1,3}(?:;\d{1,3}){0,5}m")
@@ -42,6 +45,14 @@ _PREFIX = re.compile(
 )
 _CLOCK = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _SMI = re.compile(r"^\| {1,8}\d{1,4} {1,8}(\S.{0,60}?) {1,40}(?:On|Off|N/A) {1,8}\| {1,8}[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:")
+
+
+@cache
+def _events() -> tuple[tuple[str, tuple[str, ...], tuple[tuple[re.Pattern[str], float], ...]], ...]:
+    """What lines tell of beside steps: its kind, words of such lines, and patterns of how long it took with the seconds of their unit."""
+    rows = shipped("logs.toml")["event"]
+    scale = {"ms": 1e-3, "s": 1.0}
+    return tuple((row["kind"], tuple(row["words"]), tuple((re.compile(p), scale[unit]) for p, unit in row["took"])) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,10 @@ class Log:
     data_share: Floats | None = None  # of a step, waiting for the loader
     power: Floats | None = None  # [W] per GPU
     batch: Floats | None = None  # sequences per iteration; they grow during a batch ramp-up
+    clock: Floats | None = None  # [s] time stamps of the lines
+    events: dict[str, tuple[int, float]] = field(default_factory=dict)  # by kind: how many lines tell of one, and the seconds they print
+    nodes: dict[str, float] = field(default_factory=dict)  # relative performance by host, as a detector of stragglers prints it
+    ranks: dict[str, tuple[int, float]] = field(default_factory=dict)  # by rank or host: its lines, and their median time [s]
     arguments: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)  # totals that the log prints, in SI units
     timers: dict[str, float] = field(default_factory=dict)  # [s] per step: medians of the framework's timers on the rank that prints
@@ -106,6 +121,8 @@ class Notes:
     device_name: str = ""
     devices: int = 0
     printed: list[str] = field(default_factory=list)  # lines about device memory, for read/memory_text
+    events: dict[str, tuple[int, float]] = field(default_factory=dict)
+    nodes: dict[str, float] = field(default_factory=dict)
     wrapped: int = 0  # following lines that may belong to a message about memory
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: dict[Caution, None] = field(default_factory=dict)  # in order, each once
@@ -126,6 +143,16 @@ class Notes:
             return
         if len(self.printed) < 1000:
             self.printed.append(line[:4096])
+
+    def event(self, line: str) -> None:
+        """Count a line that tells of a checkpoint or an evaluation, with the time that it prints; keep the score of a host."""
+        if "Node=" in line and (match := _NODE.search(line)) and (match[1] in self.nodes or len(self.nodes) < 100_000):
+            self.nodes[match[1]] = min(self.nodes.get(match[1], math.inf), float(match[2]))
+        for kind, words, timers in _events():
+            if any(word in line for word in words):
+                count, seconds = self.events.get(kind, (0, 0.0))
+                took = next((float(m[1]) * scale for pattern, scale in timers if (m := pattern.search(line))), None)
+                self.events[kind] = (count + 1, seconds) if took is None else (count, seconds + took)
 
     def argument(self, name: str, value: str) -> None:
         """Store an argument; the first value counts, because later ones come from other ranks."""
@@ -178,6 +205,7 @@ class Rows:
 
     def log(self, form: str, averages: bool = False, **extra: object) -> Log:
         """Make the log. ``averages``: a line is the mean over the iterations since the previous line."""
+        ranks = self._times_of_ranks()
         rows = self._drop_repeats(self._keep_one_rank())
         _fill_times(rows, averages)
         for row in rows:
@@ -201,10 +229,24 @@ class Rows:
             "skipped": dict(notes.skipped),
             "warnings": tuple(notes.warnings),
             "printed": tuple(notes.printed),
+            "clock": _optional([r.clock for r in rows]),
+            "events": dict(notes.events),
+            "nodes": dict(notes.nodes),
+            "ranks": ranks,
             **columns,
             **extra,
         }
         return Log(notes.path, form, **fields)  # type: ignore[arg-type]
+
+    def _times_of_ranks(self) -> dict[str, tuple[int, float]]:
+        """The lines of each rank and their median time, where several ranks print times of their own."""
+        times: dict[int, list[float]] = {}
+        for row in self.rows:
+            if row.rank is not None and math.isfinite(row.seconds):
+                times.setdefault(row.rank, []).append(row.seconds)
+        if len(times) < 2:
+            return {}
+        return {f"rank {rank}": (len(found), float(np.median(found[1:] or found))) for rank, found in sorted(times.items())}
 
     def _keep_one_rank(self) -> list[_Row]:
         """The rows of the lowest rank, where several ranks print the same iterations."""
@@ -267,6 +309,7 @@ def states(path: str | Path, notes: Notes) -> Iterator[str]:
             if before and (whole or len(piece) < LONGEST):
                 line = plain(piece.rstrip("\n"))
                 notes.memory(line)
+                notes.event(line)
                 yield line
             elif before:
                 notes.skipped[f"longer than {LONGEST} bytes"] += 1
@@ -291,6 +334,7 @@ def lines(path: str | Path, notes: Notes) -> Iterator[str]:
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             line = plain(text.rsplit("\r", 1)[-1])
             notes.memory(line)
+            notes.event(line)
             yield line
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ironlaw.measure.logs.log import Log, Notes, Rows, number, ranked, whole
+from ironlaw.measure.logs.log import Log, Notes, Rows, clock, number, ranked, whole
 
 NAME = "megatron"
 SIGNS = (
@@ -37,16 +37,20 @@ _FIELDS = {  # name of a field in an iteration line -> column
     "power per gpu (w/gpu)": "power",
     "global batch size": "batch",
 }
+_BRIDGE = re.compile(r"GPU utilization: {0,3}([\d.]{1,12}) {0,2}MODEL_TFLOP")
 _TIME = "elapsed time per iteration (ms)"
 
 
 def read(text: Iterable[str], notes: Notes) -> Log:
     """Read the lines of a Megatron log."""
-    rows, peak = Rows(notes), 0.0
+    rows, peak, bridge = Rows(notes), 0.0, 0.0  # bridge: the rate that Megatron-Bridge prints before the line of its iteration
     for whole_line in text:
         rank, line = ranked(whole_line)
         if "elapsed time per iteration" in line and (match := _ITERATION.search(line)):
-            _iteration(int(match[1]), line[match.start() :], rank, rows)
+            _iteration(int(match[1]), line[match.start() :], rank, rows, clock(line), bridge)
+            bridge = 0.0
+        elif "MODEL_TFLOP/s/GPU" in line and (match := _BRIDGE.search(line)):
+            bridge = number(match[1]) or 0.0
         elif ".." in line and (match := _ARGUMENT.match(line)):
             notes.argument(match[1], match[2])
         elif "padded vocab" in line and (match := _VOCABULARY.search(line)):
@@ -65,7 +69,7 @@ def read(text: Iterable[str], notes: Notes) -> Log:
     return rows.log(NAME, averages=True)
 
 
-def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
+def _iteration(iteration: int, line: str, rank: int | None, rows: Rows, when: float | None, bridge: float) -> None:
     """Add one iteration line as a row."""
     fields = dict(_split_name(part) for part in line.split("|")[1:] if ":" in part)
     seconds = number(_read_current(fields.get(_TIME, "")))
@@ -76,9 +80,11 @@ def _iteration(iteration: int, line: str, rank: int | None, rows: Rows) -> None:
     for name, column in _FIELDS.items():
         if name in fields:
             values[column] = number(_read_current(fields[name]))
+    if bridge:
+        values.setdefault("tflops", bridge)
     skips, nans = (whole(fields.get(f"number of {state} iterations", "")) or 0 for state in ("skipped", "nan"))
     lost = "nan" in fields.get("lm loss", "").lower()
-    rows.add(iteration, seconds / 1e3, rank=rank, unusual=_why_unusual(skips, nans, lost), **values)
+    rows.add(iteration, seconds / 1e3, rank=rank, unusual=_why_unusual(skips, nans, lost), clock=when, **values)
 
 
 def _timers(line: str, notes: Notes) -> None:

@@ -88,7 +88,8 @@ def rates_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str], 
     if rate is None:
         return None, _missing_for_tokens(log, job)
     if job.model is None or job.seq_len is None:
-        return None, f"no FLOP/s: give {'--model' if job.model is None else '--seq-len'}"
+        missing = [option for option, value in (("--model", job.model), ("--seq-len", job.seq_len)) if value is None]
+        return None, f"no FLOP/s: give {', '.join(missing)}"
     model = job.model
     square = float(job.seq_len)
     seen = float(model_key_length(model, lambda part: keys_seen(part, square)))
@@ -125,7 +126,8 @@ def _missing_for_tokens(log: Log, job: LoggedJob) -> str:
         return "no tokens per second: the log has times of samples, not of iterations"
     needed = {"--gpus": job.gpus} | ({} if job.tokens else {"--seq-len": job.seq_len, "--global-batch-size": job.batch})
     missing = [option for option, value in needed.items() if not value]
-    return f"no tokens per second and GPU: give {', '.join(missing)}"
+    model = "; for FLOP/s also --model" if job.model is None else ""
+    return f"no tokens per second and GPU: give {', '.join(missing)}{model}"
 
 
 def tokens_per_second_of(log: Log, job: LoggedJob, steps: Steps | None, unusual: list[str]) -> float | None:

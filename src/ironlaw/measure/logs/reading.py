@@ -17,12 +17,13 @@ from ironlaw.catalog.model import Model
 from ironlaw.cautions.record import Caution, as_record
 from ironlaw.errors import QuestionError
 from ironlaw.measure.logs import Log
-from ironlaw.measure.logs.asked import fitting_length, options_of_run
+from ironlaw.measure.logs.asked import batch_of_rate, fitting_length, options_of_run
 from ironlaw.measure.logs.collective_rates import CollectiveReading, collective_reading
 from ironlaw.measure.logs.job import LoggedJob, logged_job
 from ironlaw.measure.logs.rates import Rates, assumed_precision, device_of, peak_of, rates_of, read_claim, tokens_per_second_of
-from ironlaw.measure.logs.remarks import Excluded, Remark, excluded_roofs, remarks
+from ironlaw.measure.logs.remarks import Excluded, Remark, excluded_roofs, remarks, remarks_on_run
 from ironlaw.measure.logs.steps import Aside, Steps, Timer, asides, loader_share, median_of, ordinary_steps, set_aside, timers_of
+from ironlaw.measure.logs.whole_run import WholeRun, whole_run
 from ironlaw.measure.roof import DATA
 
 NOT_IDENTIFIABLE = "a log cannot name the bottleneck"
@@ -62,6 +63,7 @@ class LogReading:
     claims: dict[str, float]
     skipped: dict[str, int]
     warnings: tuple[Caution, ...]
+    whole_run: WholeRun | None = None  # its goodput, changes and stragglers
 
     def data(self) -> dict[str, Any]:
         """Plain data for JSON; values that are not finite become None."""
@@ -71,6 +73,7 @@ class LogReading:
         plain["aside"] = [_in_seconds(aside, ("median",)) for aside in plain["aside"]]
         if plain["collectives"] is not None:
             plain["collectives"]["fits"] = [_in_seconds(fit, ("latency",)) for fit in plain["collectives"]["fits"]]
+        plain["whole_run"] = None if self.whole_run is None else _plain(self.whole_run.data())
         plain["warnings"] = [as_record(one) for one in self.warnings]
         return plain
 
@@ -108,14 +111,21 @@ def log_reading(
     timers = timers_of(log, steps)
     share = loader_share(log, unusual, timers)
     excluded = tuple(excluded_roofs(steps, rates, share))
-    findings = remarks(log, job, steps, rates, unusual, share, device)
+    whole = whole_run(log, unusual, steps)
+    findings = (*remarks(log, job, steps, rates, unusual, share, device), *remarks_on_run(whole))
     verdict, status = _verdict(log, steps, excluded, findings)
     per_gpu, claimed, run = (
         tokens_per_second_of(log, job, steps, unusual),
         read_claim(log, unusual),
         options_of_run(log, job, model is not None),
     )
+    if claimed is None and device is not None and 0.0 < (mfu := log.claims.get("mfu", 0.0)) <= 1.0:
+        claimed = mfu * float(peak_of(device, job.precision).value)
+        sources.append(f"TFLOP/s: the MFU of {mfu:.1%} that the log prints, of the dense peak of {device.name}")
     seconds = steps.median if steps is not None and log.per == "iteration" else None
+    if batch := batch_of_rate(log, job, per_gpu, seconds):
+        run["global_batch_size"] = batch
+        sources.append(f"batch: {batch} sequences, from the printed rate of tokens and the step time")
     return LogReading(
         path=log.path,
         format=log.format,
@@ -146,6 +156,7 @@ def log_reading(
         claims=log.claims,
         skipped=log.skipped,
         warnings=log.warnings,
+        whole_run=whole,
     )
 
 

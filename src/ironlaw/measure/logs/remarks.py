@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ironlaw.catalog.records import Accelerator
@@ -10,6 +11,7 @@ from ironlaw.measure.logs import Log
 from ironlaw.measure.logs.job import LoggedJob
 from ironlaw.measure.logs.rates import AGREE, Rates
 from ironlaw.measure.logs.steps import SLOW_START, Steps
+from ironlaw.measure.logs.whole_run import Change, WholeRun
 from ironlaw.measure.noise import NORMAL_MAD, NORMAL_MEDIAN
 from ironlaw.measure.roof import DATA, DISPATCH, NETWORK, PIPELINE
 from ironlaw.precision import PRECISIONS
@@ -19,6 +21,13 @@ QUIET = 0.02  # of a step: logs print about a percent, and a smaller share chang
 SURE = 3.0  # standard errors: chance causes such a drift once in some hundred logs
 SPREAD_OVER = 10  # lines: the 95th percentile of fewer is their maximum
 WAITED = 0.1  # of a step: the timer of the loader also runs while the device works, so a small share means nothing
+
+ADVICE = {  # by where time went
+    "between the steps": "save checkpoints asynchronously, evaluate less often, restart faster (ironlaw goodput)",
+    "in iterations that were made again": "save checkpoints more often (ironlaw goodput finds the best interval)",
+    "in iterations that were skipped": "bf16 needs no loss scaling; look at the data and the gradient norm of these iterations",
+    "in iterations slower than the median": "see what these iterations share: a checkpoint, an evaluation, a late rank, garbage collection",
+}
 
 
 @dataclass(frozen=True)
@@ -175,3 +184,56 @@ def remarks(
         _check_start(log, unusual, steps),
     )
     return tuple(f for f in candidates if f is not None)
+
+
+def remarks_on_run(run: WholeRun | None) -> tuple[Remark, ...]:
+    """Remarks on the run as a whole: time without progress, changes of the step time, stragglers."""
+    if run is None:
+        return ()
+    return (*_goodput(run), *(_change(change) for change in run.changes), *_stragglers(run))
+
+
+def _goodput(run: WholeRun) -> Iterator[Remark]:
+    """Remark where a tenth of the time made no progress, with the part that took most of it."""
+    lost, ran = run.wall_seconds - run.useful_seconds - run.warm_up_seconds, run.wall_seconds - run.warm_up_seconds
+    if run.iterations < SPREAD_OVER or lost < WAITED * ran:
+        return
+    parts = {
+        "between the steps": run.between_seconds or 0.0,
+        "in iterations that were made again": run.repeated_seconds,
+        "in iterations that were skipped": run.skipped_seconds,
+        "in iterations slower than the median": run.slower_seconds,
+    }
+    where = max(parts, key=lambda name: parts[name])
+    yield Remark(
+        "lost-time",
+        f"{run.goodput:.1%} of {run.wall_seconds:,.0f} s made progress at the median step time; {parts[where]:,.0f} s are {where}",
+        ADVICE[where],
+        {"goodput": run.goodput, "wall_seconds": run.wall_seconds, "lost_seconds": run.wall_seconds - run.useful_seconds},
+    )
+
+
+def _change(change: Change) -> Remark:
+    """Remark on a change of the step time."""
+    slower = "slower" if change.ratio > 1.0 else "faster"
+    at = "" if change.at_seconds is None else f", {change.at_seconds:,.0f} s after the first line"
+    return Remark(
+        "change",
+        f"from iteration {change.iteration} on{at}, steps are {abs(change.ratio - 1.0):.1%} {slower}: "
+        f"{change.before_seconds:.4g} s, then {change.after_seconds:.4g} s",
+        "compare what began then: clocks and temperature (nvidia-smi -q -d PERFORMANCE), neighbours on network or storage, lengths",
+        {"iteration": float(change.iteration), "before_seconds": change.before_seconds, "after_seconds": change.after_seconds},
+    )
+
+
+def _stragglers(run: WholeRun) -> Iterator[Remark]:
+    """Remark on ranks or hosts that are slower than the others."""
+    if not run.stragglers:
+        return
+    named = ", ".join(f"{one.name} ({one.ratio:.2f} x)" for one in run.stragglers)
+    yield Remark(
+        "straggler",
+        f"slower than the median: {named}",
+        "trace that rank: its clocks, its input, its share of the work; swap its node and see whether the delay moves with it",
+        {"ratio": run.stragglers[0].ratio},
+    )
