@@ -138,7 +138,7 @@ def test_a_row_that_does_not_fit_says_what_the_smallest_plan_needs():
     answer = compare("llama-3-70b", on="h100-sxm", gpus=4)
     row = answer["refused"][0]
     smallest = ironlaw.estimate("llama-3-70b", on="h100-sxm", gpus=4).device_bytes[0] / 2**30
-    assert f"needs {smallest:,.1f}, an accelerator has 79.6 GiB" in row["why_not"]
+    assert f"needs {smallest:,.1f} GiB, an accelerator has 79.6 GiB" in row["why_not"]
     assert ironlaw.estimate("llama-3-70b", on="h100-sxm", gpus=row["nearest_gpus"][0]).fits[0]
     assert answer.exit_status == 1
 

@@ -61,9 +61,9 @@ def money_time(answer: Answer) -> Spec:
         rent = row["million_usd"] / row["days"]
         row["usd_a_day"] = rent * 1e6
         row["says"] = f"{row['million_usd']:.3g} M USD, {row['days']:.3g} days"
-    middle = sorted(row["usd_a_day"] for row in rows)[len(rows) // 2]
+    dearest = max(row["usd_a_day"] for row in rows)
     for row in rows:  # bands lie on rays: names stand away from the next ray
-        row["side"] = "above" if row["usd_a_day"] > middle else "below"
+        row["side"] = "above" if row["usd_a_day"] == dearest else "below"
     ends = [
         {"accelerator": row["accelerator"], "days": row[end], "million_usd": row[end] * row["usd_a_day"] / 1e6}
         for row in rows for end in ("days_low", "days_high") if row["days_low"] is not None

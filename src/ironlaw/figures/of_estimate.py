@@ -249,12 +249,17 @@ def nearest_runs(answer: Answer) -> Spec:
     return frame(("The nearest published runs", subject(answer)), says, rows_size(len(rows)), rows, marks)
 
 
+def _span(start: float, end: float) -> Row:
+    """When a pass runs, to the microsecond: there are thousands of them."""
+    return {"start_ms": round(start * 1e3, 3), "end_ms": round(end * 1e3, 3)}
+
+
 def pipeline(answer: Answer) -> Spec:
     """When each pass runs on each stage, and where a stage waits."""
     found = answer["timeline"]
     events, kinds = found["events"], found["kinds"]
     rows = [
-        {"stage": f"stage {stage}", "pass": kinds[kind], "chunk": chunk, "micro_batch": micro, "start_ms": start * 1e3, "end_ms": end * 1e3}
+        {"stage": f"stage {stage}", "pass": kinds[kind], "chunk": chunk, "micro_batch": micro, **_span(start, end)}
         for stage, chunk, micro, kind, start, end in zip(
             *(events[name] for name in ("stage", "chunk", "micro_batch", "kind", "start", "end")), strict=True
         )
@@ -293,4 +298,5 @@ def pipeline(answer: Answer) -> Spec:
         f"{found['schedule']}: {found['stages']} stages with {found['chunks']} chunks each pass {found['micro_batches']} micro-batches in "
         f"{shown(found['seconds'], 's')}. Waiting: {waiting}.{left}"
     )
-    return frame(("The pipeline", subject(answer)), says, Size(WIDE.width, 90 + 36 * len(stages)), rows, marks)
+    about = f"{found['stages']} stages x {found['chunks']} chunks, {found['micro_batches']} micro-batches; drag to move, wheel to zoom"
+    return frame(("The pipeline", about), says, Size(WIDE.width, 90 + 36 * len(stages)), rows, marks)

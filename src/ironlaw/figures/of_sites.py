@@ -87,11 +87,15 @@ def _order() -> Spec:
     return {"field": "at", "type": "quantitative"}
 
 
+NARROW = 480  # pixels: a narrower map has the names of sites alone, since more would overlap
+
+
 def _label(data: Sequence[Row], where: Spec, up: int, field: str, weight: int = 400) -> list[Spec]:
     """Words at places, on a rim of the background's colour."""
     mark = {"type": "text", "dy": up, "fontWeight": weight}
     rim = {**mark, "stroke": "@bg", "strokeWidth": 4, "strokeJoin": "round"}
-    return [layer(rim, data, **where, text={"field": field}), layer(mark, data, **where, text={"field": field})]
+    shown: Spec = {"field": field} if field != "says" else {"condition": {"test": f"width > {NARROW}", "field": field}, "value": ""}
+    return [layer(rim, data, **where, text=shown), layer(mark, data, **where, text=shown)]
 
 
 def _spot(place: Answer, row: Answer) -> Row:

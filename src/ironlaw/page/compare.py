@@ -10,8 +10,8 @@ from htpy import Element, Node, div, li, p, span, strong, ul
 from ironlaw.page import estimate, generic
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.generic import lines_of
-from ironlaw.page.parts import Cell, View, block, rows_table, strip
-from ironlaw.page.words import DASH, Figure, as_sentence, change, days, energy_of, interval, money, share, whole
+from ironlaw.page.parts import Cell, Segment, View, block, meter, rows_table, strip
+from ironlaw.page.words import DASH, Figure, as_sentence, change, days, energy_of, interval, large, money, quantity, share, whole
 
 Answer = Mapping[str, Any]
 
@@ -40,7 +40,9 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
     ran = [row for row in rows if row.get("days_with_failures") is not None]
     if not ran:
         return generic.view(answer)
-    content = div(".view")[cards(ran), rows_block(rows), draws("money-time", answer), prices_block(answer), estimate.warnings(answer)]
+    content = div(".view")[
+        cards(ran), rows_block(answer), draws("money-time", answer), prices_block(answer), why_block(ran), estimate.warnings(answer)
+    ]
     return View(str(answer["title"]), _verdict(ran), [p[as_sentence(line)] for line in lines], content, estimate.sources_block(answer))
 
 
@@ -91,42 +93,104 @@ def cards(rows: Sequence[Answer]) -> Element:
     return div(".values")[drawn]
 
 
-def rows_block(rows: Sequence[Answer]) -> Element:
-    """A row for each accelerator: money, time and energy, each above its strip; MFU, bound and plan."""
+class Column(NamedTuple):
+    """What the rows of a metric share: the ends of its scale, the row that is least, and the band of that row."""
+
+    least: float
+    most: float
+    first: Answer | None
+    zone: tuple[float, float] | None
+
+
+def rows_block(answer: Answer) -> Element:
+    """A row for each accelerator: money, time and energy, each above its strip, which shows the band of the first, too."""
+    rows = answer["estimate"]
     heads = [Cell("Accelerator"), *(Cell(metric.title) for metric in METRICS), Cell("MFU", True), Cell("Bound by")]
-    scales = [_scale(rows, metric) for metric in METRICS]
+    columns, prior = [_column(rows, metric) for metric in METRICS], _priors(answer)
     body = [
-        [_name(row), *(_measured(row, *both) for both in zip(METRICS, scales, strict=True)), Cell(share(row.get("mfu")), True), _bound(row)]
+        [
+            _name(row, row["accelerator"] in prior),
+            *(_measured(row, metric, column, row["accelerator"] in prior) for metric, column in zip(METRICS, columns, strict=True)),
+            Cell(share(row.get("mfu")), True), Cell(str(row.get("bound") or "")),
+        ]
         for row in rows
-    ]
-    return block("Each accelerator", rows_table(heads, body, caption="Each accelerator"), aside="bands of 80 %, on one scale a column")
+    ]  # fmt: skip
+    note = "Tinted: the band of the first; a band that reaches into it is too close to call."
+    hollow = " Hollow: kernels that were not measured on that accelerator." if prior else ""
+    listed = rows_table(heads, body, caption="Each accelerator")
+    return block("Each accelerator", div(".compared")[listed], p(".note")[note, hollow], aside="bands of 80 %, on one scale a column")
 
 
-def _name(row: Answer) -> Cell:
-    """How many of which, and under which plan."""
+def _priors(answer: Answer) -> set[str]:
+    """Accelerators whose kernels were not measured."""
+    found = [one for one in answer.get("warnings") or [] if isinstance(one, Mapping) and one["code"] == "prior-constants"]
+    return {str(one["values"]["accelerator"]) for one in found}
+
+
+def _name(row: Answer, prior: bool) -> Cell:
+    """How many of which, whether its kernels were measured, and under which plan."""
     plan = row.get("plan") or row.get("why_not") or ""
-    return Cell([strong[f"{whole(row['gpus'])} \u00d7 {row['accelerator']}"], div(".plan")[plan]])
+    tag = prior and [" ", span(".grade.prior")["prior"]]
+    return Cell([strong[f"{whole(row['gpus'])} \u00d7 {row['accelerator']}"], tag, div(".plan")[plan]])
 
 
-def _bound(row: Answer) -> Cell:
-    return Cell(str(row.get("bound") or ""))
-
-
-def _measured(row: Answer, metric: Metric, scale: tuple[float, float, float | None]) -> Cell:
+def _measured(row: Answer, metric: Metric, column: Column, prior: bool) -> Cell:
     """A value, how much more it is than the least, and its band on the scale of its column."""
-    least, most, best = scale
     size, band = row.get(metric.key), _band(row, metric)
-    if size is None:
+    if size is None or column.first is None:
         return Cell(DASH)
-    more = span(".note")[f" {change(size / best - 1.0, 0)}"] if best and size > best else None
-    return Cell([strong[str(metric.shown(size))], more, band and strip(*band, least, most)])
+    more = size / column.first[metric.key] - 1.0
+    close = bool(band and column.zone and band[0] <= column.zone[1])
+    said = "first" if row is column.first else f"{change(more, 0)}, too close" if close else change(more, 0)
+    drawn = band and strip(*band, column.least, column.most, prior, column.zone)
+    return Cell([strong[str(metric.shown(size))], span(class_=["note", close and row is not column.first and "close"])[said], drawn])
 
 
-def _scale(rows: Sequence[Answer], metric: Metric) -> tuple[float, float, float | None]:
-    """The ends of a column, and its least value."""
+def _column(rows: Sequence[Answer], metric: Metric) -> Column:
+    """The scale of a metric, and its first row."""
     bands = [band for row in rows if (band := _band(row, metric))]
-    values = [row[metric.key] for row in rows if row.get(metric.key) is not None]
-    return min((b[0] for b in bands), default=0.0), max((b[2] for b in bands), default=1.0), min(values, default=None)
+    first = min((row for row in rows if row.get(metric.key) is not None), key=lambda row: row[metric.key], default=None)
+    zone = _band(first, metric) if first else None
+    least, most = min((band[0] for band in bands), default=0.0), max((band[2] for band in bands), default=1.0)
+    return Column(least, most, first, zone and (zone[0], zone[2]))
+
+
+def why_block(rows: Sequence[Answer]) -> Element:
+    """Why accelerators differ: rates, what the step waits for, memory, power, and the price of a token."""
+    heads = [
+        Cell("Accelerator"), Cell("Tokens/s", True), Cell("MFU", True), Cell(span(".scale")["The step"]), Cell("Network", True),
+        Cell("HBM", True), Cell("Memory", True), Cell("Fits", True), Cell("Power", True), Cell("USD/M tokens", True),
+    ]  # fmt: skip
+    body = [
+        [
+            Cell(strong[row["accelerator"]]), Cell(str(large(row.get("tokens_per_second"))), True), Cell(share(row.get("mfu")), True),
+            Cell(_step(row)), Cell(share(row.get("network_share")), True), Cell(share(row.get("hbm_share")), True),
+            Cell(share(row.get("memory_share"), 0), True), Cell(share(row.get("fits_probability"), 0), True),
+            Cell(quantity(row.get("power"), "W"), True), Cell(_price_of_tokens(row), True),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    legend = ul(".legend")[
+        (
+            li[span(class_=f"swatch {kind}"), text]
+            for kind, text in (("compute", "compute and the rest"), ("hbm", "HBM"), ("network", "network"))
+        )
+    ]
+    return block("Why they differ", rows_table(heads, body, caption="Why they differ"), legend)
+
+
+def _price_of_tokens(row: Answer) -> str:
+    """What a million tokens cost."""
+    price = row.get("usd_per_million_tokens")
+    return DASH if price is None else f"{price:.3f}"
+
+
+def _step(row: Answer) -> Node:
+    """The step of an accelerator as a bar."""
+    network, hbm = (row.get(name) or 0.0 for name in ("network_share", "hbm_share"))
+    parts = (("compute", "compute and the rest", 1.0 - network - hbm), ("hbm", "HBM", hbm), ("network", "network", network))
+    segments = [Segment(kind, name, share(size), size) for kind, name, size in parts if size > 0.0]
+    return div(".small-meter")[meter(segments, 1.0, ", ".join(f"{one.name} {one.text}" for one in segments))]
 
 
 def prices_block(answer: Answer) -> Node:

@@ -19,7 +19,7 @@ Answer = Any
 Draws = Callable[[str, Answer], Node]  # what draws a figure of an answer by its name
 
 HEADING = 48  # pixels of the title within a picture, which a block has above it
-FILES = (("csv", "Data as CSV"), ("json", "Specification"), ("svg", "SVG"))
+FILES = (("csv", "Data as CSV"), ("json", "Specification"), ("svg", "SVG"), ("png", "PNG"))
 
 
 def no_figure(name: str, answer: Answer) -> Node:

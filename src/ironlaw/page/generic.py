@@ -9,7 +9,7 @@ from htpy import Node, div, p
 
 from ironlaw.page.estimate import sources_block, warnings
 from ironlaw.page.parts import Cell, View, block, rows_table
-from ironlaw.page.words import thousands
+from ironlaw.page.words import quantity, thousands
 
 HEADS = ("title", "headline", "warnings", "sources", "records", "schema_version", "tool_version", "calibration_version", "catalog_hash")
 
@@ -33,20 +33,22 @@ def _is_table(rows: Any) -> bool:
     return isinstance(rows, list) and bool(rows) and all(isinstance(row, dict) for row in rows)
 
 
-def table_block(name: str, rows: Sequence[Mapping[str, Any]]) -> Node:
-    """A list of objects as a table: every plain value that any of them has."""
+def table_block(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str] | None = None) -> Node:
+    """A list of objects as a table: every plain value that any of them has; ``units``: SI units of keys whose values are quantities."""
     keys = [
         key for key in dict.fromkeys(key for row in rows for key in row) if not any(isinstance(row.get(key), (dict, list)) for row in rows)
     ]
     title = name.replace("_", " ").capitalize()
     numbers = {key: all(isinstance(row.get(key), (int, float)) and not isinstance(row.get(key), bool) for row in rows) for key in keys}
-    body = [[Cell(_text(row.get(key)), numbers[key]) for key in keys] for row in rows]
+    body = [[Cell(_text(row.get(key), (units or {}).get(key, "")), numbers[key]) for key in keys] for row in rows]
     return block(title, rows_table([Cell(key.replace("_", " "), numbers[key]) for key in keys], body, caption=title))
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, unit: str = "") -> str:
     if value is None:
         return ""
+    if unit:
+        return quantity(value, unit)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -149,11 +149,15 @@ def track(band: tuple[float, float, float], before: float | None = None) -> Elem
     ]
 
 
-def strip(low: float, middle: float, high: float, least: float, most: float, hollow: bool = False) -> Element:
-    """A band on a scale that several rows share, from ``least`` to ``most``."""
+def strip(
+    low: float, middle: float, high: float, least: float, most: float, hollow: bool = False, zone: tuple[float, float] | None = None
+) -> Element:
+    """A band on a scale that several rows share, from ``least`` to ``most``; ``zone``: the band of another row, that this one may reach."""
     width = (most - least) or 1.0
     return div(class_=["track strip", hollow and "hollow"])[
-        span(".range", style=_at((low - least) / width, (high - low) / width)), span(".middle", style=_at((middle - least) / width))
+        zone is not None and span(".zone", style=_at((zone[0] - least) / width, (zone[1] - zone[0]) / width)),
+        span(".range", style=_at((low - least) / width, (high - low) / width)),
+        span(".middle", style=_at((middle - least) / width)),
     ]
 
 

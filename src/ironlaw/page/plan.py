@@ -30,6 +30,7 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
             draws("size-money", answer) if len((answer.get("sizes") or {}).get("by_gpus") or ()) > 1 else None,
         ),
         plans_block(answer),
+        draws("pipeline", best),
         published_block(answer),
         div(".columns")[advice_block(answer), free_block(answer)],
         estimate.warnings(answer),
@@ -113,7 +114,7 @@ def _plan_row(one: Answer, band: Sequence[float] | None, best: float, least: flo
     seconds = one["step"]["seconds"]
     worst = max(one.get("why") or [], key=lambda why: why["seconds"], default=None)
     why = f"+{quantity(worst['seconds'], 's')} {worst['term']}" if worst and worst["seconds"] > 0.0 else ""
-    name = one.get("note") or ("chosen" if at == 0 else "too close to rank" if one.get("tie") else f"plan {at + 1}")
+    name = one.get("note") or ("best" if at == 0 else "too close to rank" if one.get("tie") else f"plan {at + 1}")
     chance = one.get("fastest_probability")
     return [
         Cell([strong[name], div(".plan")[plan_line(one["plan"])]]),

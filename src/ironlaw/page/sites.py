@@ -21,6 +21,10 @@ DARKEST = 500.0  # g CO2e/kWh that is drawn darkest
 NOT_SCORED = "no band: runs at several sites are not scored"
 GOALS = {"time": "fastest", "money": "least money", "carbon": "least CO\u2082e"}
 NO = ("does-not-fit", "outer-state-does-not-fit", "too-little-power")  # sentences that say no
+UNITS = {  # of the values of these tables
+    **dict.fromkeys(("outer", "device", "capacity", "host", "host_capacity"), "B"),
+    **dict.fromkeys(("step", "light", "waiting"), "s"), "metres": "m",
+}  # fmt: skip
 REST = ("splits", "outer_state", "hours", "least_latency")  # tables that are shown as they are
 
 
@@ -35,7 +39,7 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
         div(".columns")[intervals_block(answer, draws), div(".stack")[choices_block(answer, names), links_block(answer, names)]],
         sites_block(answer, names),
         ways_block(answer),
-        [generic.table_block(name, answer[name]) for name in REST if answer.get(name)],
+        [generic.table_block(name, answer[name], UNITS) for name in REST if answer.get(name)],
         estimate.warnings(answer),
     ]
     further = [li[as_sentence(one["text"])] for one in answer["headline"] if one["code"] not in ("run", *NO)]

@@ -558,10 +558,9 @@ def _one_term(node: Mapping[str, Any], data: Mapping[str, Any]) -> Node:
     inputs = node.get("inputs") or {}
     rows = [
         [
-            Cell(code[name]),
+            Cell([code[name], div(".note")[(law.get("inputs") or {}).get(name, {}).get("text", "")]]),
             Cell(_input_text(one), True),
             Cell(_origin(one, sources)),
-            Cell((law.get("inputs") or {}).get(name, {}).get("text", "")),
         ]
         for name, one in inputs.items()
     ]
@@ -573,14 +572,21 @@ def _one_term(node: Mapping[str, Any], data: Mapping[str, Any]) -> Node:
     return [
         p(".subject")[" \u203a ".join(node["path"].split("/"))],
         p(".big")[strong[shown.number], " ", span(".unit")[shown.unit]],
-        node.get("kind") and p[span(class_=f"swatch {node['kind']}"), node["kind"]],
+        p(".of")[_share_of_whole(node, data), node.get("kind") and [span(class_=f"swatch {node['kind']}"), node["kind"]]],
         law.get("says") and p[f"{law['says']}."],
         node.get("formula") and [p(".label")["Formula"], pre(".command")[node["formula"]], _steps(law)],
-        rows
-        and [p(".label")["Inputs"], rows_table([Cell("Input"), Cell("Value", True), Cell("From"), Cell("Is")], rows, caption="Inputs")],
+        rows and [p(".label")["Inputs"], rows_table([Cell("Input"), Cell("Value", True), Cell("From")], rows, caption="Inputs")],
         parts and [p(".label")["Parts"], rows_table([Cell("Part"), Cell("Value", True)], parts, caption="Parts")],
         law and p(".note")[code[str(node.get("law"))]],
     ]
+
+
+def _share_of_whole(node: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """What part of the step or of the memory a term is."""
+    name, total = {"s": ("step", data["step_seconds"]), "B": ("memory", data["device_bytes"])}.get(node["unit"], ("", None))
+    if not total or "/" not in node["path"]:
+        return ""
+    return f"{words.share(node['total'] / total)} of the {name} of {words.quantity(total, node['unit'])}. "
 
 
 def _steps(law: Mapping[str, Any]) -> Node:

@@ -136,8 +136,21 @@ def reply(verb: str, given: Mapping[str, str]) -> Reply:
     except IronlawError as error:
         found = error.data()
         return Reply(422, _json({"error": found}), "No answer", str(draw.problem(found, given, verb)))
-    title, drawn = draw.answer(verb, data, given, compared_with(verb, given))
+    shown = with_pipeline(data) if verb == "plan" else data
+    title, drawn = draw.answer(verb, shown, given, compared_with(verb, given))
     return Reply(200, _json(data), title, str(drawn))
+
+
+def with_pipeline(data: dict[str, Any]) -> dict[str, Any]:
+    """A search whose best plan says when each pass runs on each stage, which its JSON leaves out; as it is where there is one stage."""
+    from ironlaw.interface import arguments
+
+    best = next(iter(data["plans"]), None)
+    if best is None or best["plan"]["pp"] == 1:
+        return data
+    known = {argument.name for argument in arguments("estimate")}
+    asked: dict[str, Any] = {name: value for kind in ("given", "plan") for name, value in best["asked"][kind].items() if name in known}
+    return {**data, "plans": [{**best, "timeline": ironlaw.estimate(**asked).timeline()}, *data["plans"][1:]]}
 
 
 @reported
@@ -163,7 +176,8 @@ def explained(given: Mapping[str, str], path: str) -> Reply:
         data = explained_data(estimate, path)
     except IronlawError as error:
         return Reply(422, _json({"error": error.data()}), "", str(draw.no_term(path, error.data())))
-    return Reply(200, _json(data), path, str(draw.term(data, path)))
+    whole = {name: float(getattr(estimate, name)[0]) for name in ("step_seconds", "device_bytes")}
+    return Reply(200, _json(data), path, str(draw.term({**data, **whole}, path)))
 
 
 @reported

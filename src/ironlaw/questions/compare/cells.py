@@ -93,7 +93,7 @@ class Cell:
         power = self.power(float(group.plan.gpus[0]))
         if not group.memory.fits[0]:
             needs, has = scalar(group.memory.device), group.memory.capacity
-            text = f"does not fit: the smallest plan needs {_gib(needs)}, an accelerator has {_gib(has)} GiB"
+            text = f"does not fit: the smallest plan needs {_gib(needs)} GiB, an accelerator has {_gib(has)} GiB"
             return Outcome(estimate, self.limits, power, (Refusal("fits", text),))
         seconds, usd = sizing.seconds_and_usd(group)
         rate = scalar(group.throughput["tokens_per_second"])

@@ -235,6 +235,7 @@ function dock(name) {
 // --- links, numbers that open, keys
 
 function dress(root) {
+  for (const one of root.querySelectorAll(".scroll")) one.tabIndex = one.scrollWidth > one.clientWidth ? 0 : -1; // no stop where nothing scrolls
   for (const one of root.querySelectorAll("[data-set]")) {
     const url = new URL(location.href);
     for (const [name, value] of new URLSearchParams(one.dataset.set)) url.searchParams.set(name, value);
