@@ -252,7 +252,7 @@ def test_a_record_is_found_while_typing_and_by_the_keyboard(open_page):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/catalog/accelerators/h100-nvl**")
-    assert "NVIDIA H100 NVL" in page.inner_text("h1") and page.locator("svg.prices").is_visible()
+    assert "NVIDIA H100 NVL" in page.inner_text("h1") and page.locator("figure.vega[data-figure=price-history]").is_visible()
     page.set_viewport_size({"width": 320, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 

@@ -153,7 +153,7 @@ def _land(middle: Point, reach: float) -> Spec:
         if near and rings:
             kept.append(rings)
     shape = {"type": "Feature", "properties": {}, "geometry": {"type": "MultiPolygon", "coordinates": kept}}
-    return layer({"type": "geoshape", "fill": "@sunk", "stroke": "@line2", "strokeWidth": 0.5}, [shape])
+    return layer({"type": "geoshape", "aria": False, "fill": "@sunk", "stroke": "@line2", "strokeWidth": 0.5}, [shape])
 
 
 def exchange(answer: Answer) -> Spec:
