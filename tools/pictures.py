@@ -35,13 +35,13 @@ FLAGS = [
 WIDTHS = {1440: 900, 390: 844, 360: 780}  # and the heights of such screens
 THEMES = ("light", "dark")
 QUALITY = 0.9  # of WebP: letters stay sharp
-SMALL = 0.4  # of the many pictures of page-compared.md
-TALLEST = 16_000  # pixels that a WebP may have
-AS_WEBP = """async ([png, quality]) => {
+SMALL = 0.2  # of the many pictures of page-compared.md
+TALLEST = 1800  # pixels of these that are shown: what follows is tables
+AS_WEBP = """async ([png, quality, tallest]) => {
   const picture = new Image();
   picture.src = "data:image/png;base64," + png;
   await picture.decode();
-  const canvas = new OffscreenCanvas(picture.width, picture.height);
+  const canvas = new OffscreenCanvas(picture.width, Math.min(picture.height, tallest));
   canvas.getContext("2d").drawImage(picture, 0, 0);
   const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/webp", quality })).arrayBuffer());
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
@@ -178,7 +178,7 @@ def report(browser: Browser):
 def keep(browser: Browser, name: str, png: bytes, quality: float) -> None:
     """A picture as WebP in the documentation."""
     page = browser.new_page()
-    content = base64.b64decode(page.evaluate(AS_WEBP, [base64.b64encode(png).decode(), quality]))
+    content = base64.b64decode(page.evaluate(AS_WEBP, [base64.b64encode(png).decode(), quality, TALLEST]))
     page.close()
     path = IMAGES / name
     path.parent.mkdir(exist_ok=True)
