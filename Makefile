@@ -43,7 +43,7 @@ test-oldest: $(OLDEST)/installed
 
 OLDEST_TESTS := tests/test_dependencies.py tests/test_units.py tests/catalog/test_folders.py tests/catalog/test_packages.py \
 	tests/cli/test_commands.py tests/cli/test_completion.py tests/cli/test_help.py tests/interface/test_answers.py tests/test_files.py \
-	tests/test_frozen.py tests/test_reports.py tests/question tests/trainers tests/measure/read tests/estimate/test_public_cases.py tests/questions/test_sweep.py
+	tests/test_frozen.py tests/test_reports.py tests/question tests/trainers tests/checks tests/measure/read tests/estimate/test_public_cases.py tests/questions/test_sweep.py
 
 $(OLDEST)/installed: pyproject.toml requirements/oldest.txt
 	$(PYTHON) -m venv $(OLDEST)

@@ -61,6 +61,8 @@ MAY_IMPORT = {
     },
     # a trainer's script is split into arguments as a launch script is
     "trainers": {"launch", "question", "errors", "files", "frozen"},
+    # a run is checked by its estimate and by those of changed runs
+    "checks": {"trainers", "estimate", "question", "errors"},
     "launch": {"question", "estimate", "precision", "job", "cluster", "plan", "catalog", "units", "errors", "files", "frozen"},
     # measured peaks come with launch arguments, so validate reads them through launch: one of three edges between siblings
     "validate": {
@@ -90,7 +92,7 @@ MAY_IMPORT = {
         "progress",
         "shown",
         "cautions",
-        "measure", "questions", "search", "validate", "launch", "trainers", "report",
+        "measure", "questions", "search", "validate", "launch", "trainers", "checks", "report",
         "figures", "page", "web", "question", "estimate", "precision", "job",
         "cluster", "plan", "catalog",
         "units", "errors", "files",

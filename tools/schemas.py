@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = ROOT / "src" / "ironlaw" / "schemas"
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VERBS_WITH_SCHEMA = [name for name in interface.names() if name in VERBS]
-OTHERS = ("catalog", "read", "runs", "validate")  # commands that are no question: tools/check_schemas.py writes their schemas
+OTHERS = ("catalog", "check", "read", "runs", "validate")  # commands that are no question: tools/check_schemas.py writes their schemas
 ANSWERS_LIKE = {"again": "diff"}  # verbs whose answers have the tables of another verb
 RANDOM = 400  # questions beside those that are shown
 COMMON = ("schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings")

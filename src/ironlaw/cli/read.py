@@ -56,7 +56,7 @@ def reading_of(files: tuple[str, ...], gpus: str | None) -> Reading | None:
     from ironlaw.question.readers import whole
     from ironlaw.trainers.read import read_trainer_files
 
-    return read_trainer_files(",".join(files), int(whole(gpus, "--gpus")) if gpus is not None else None)
+    return read_trainer_files(",".join(files), int(whole(gpus, "--gpus")) if gpus is not None else None, megatron=True)
 
 
 def data_of(reading: Reading) -> dict[str, Any]:

@@ -57,8 +57,10 @@ class Derivation:
     def refuse(self, name: str, why: str) -> None:
         """Refuse the setting that gave a fact."""
         fact = self.walked.facts.get(name)
-        where = (fact.key, fact.written, fact.file, fact.line, fact.column) if fact else (name,)
-        self.walked.refused.append(Told(why, *where))
+        told = Told(why, name, id="cannot-run")
+        if fact is not None:
+            told = Told(why, fact.key, fact.written, fact.file, fact.line, fact.column, "cannot-run")
+        self.walked.refused.append(told)
 
     def give(self, option: str, value: Any, *names: str) -> None:
         """Give an option its value, and remember the first of the facts that it comes from."""
@@ -306,7 +308,8 @@ def rule_adapters(d: Derivation) -> None:
         if name == "frozen_weights":
             d.refuse(name, "weights in few bits are trained through adapters alone, and none are configured")
         else:
-            d.walked.ignored.append(Told("set and never used: adapters are off", fact.key, fact.written, fact.file, fact.line, fact.column))
+            place = fact.key, fact.written, fact.file, fact.line, fact.column
+            d.walked.ignored.append(Told("set and never used: adapters are off", *place, "never-used"))
 
 
 def _targets(d: Derivation) -> str:

@@ -86,14 +86,18 @@ def split_names(text: str) -> tuple[list[tuple[Path, str]], str]:
     return files, model
 
 
-def read_trainer_files(text: str, gpus: int | None = None) -> Reading | None:
-    """What ``FILE`` or ``FILE,FILE`` says; None where the first of them is no trainer's configuration."""
+def read_trainer_files(text: str, gpus: int | None = None, megatron: bool = False) -> Reading | None:
+    """What ``FILE`` or ``FILE,FILE`` says; None where the first of them is no trainer's configuration.
+
+    ``megatron``: read scripts of Megatron-LM too, which ``ironlaw estimate`` reads in its own way.
+    """
     files, model = split_names(text)
     if not files:
         return None
     first = parse_file(*files[0])
-    if first is None or (trainer := trainer_of_file(first)) is None:
-        return None
+    trainer = trainer_of_file(first) if first else None
+    if first is None or trainer is None:
+        return _read_megatron(first, files[0][0], gpus) if megatron and first is not None else None
     reader = _Reader()
     reader.add(first, trainer, files[0][0])
     for path, recipe in files[1:]:
@@ -107,6 +111,19 @@ def read_trainer_files(text: str, gpus: int | None = None) -> Reading | None:
             del reader.walked.facts[name]
         reader.walked.facts["model"] = Fact(model, "", "MODEL", 0)
     return reader.reading(gpus)
+
+
+def _read_megatron(parsed: Parsed, path: Path, gpus: int | None) -> Reading | None:
+    """A script of Megatron-LM; None for any other script."""
+    from ironlaw.trainers.megatron import is_megatron, read_script
+
+    if not is_megatron(parsed):
+        return None
+    url = "https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py"
+    found = read_script(path, gpus)
+    return Reading(
+        trainer="Megatron-LM", version="0.16", url=url, read="November 2026", files=(str(path),), ignored=(), unknown=(), gpus=gpus, **found
+    )
 
 
 class _Reader:
@@ -141,12 +158,12 @@ class _Reader:
     def _include(self, entry: Entry, other: str, walked: Walked, path: Path) -> None:
         """Read a file that a setting names, inside the folder of the file that names it."""
         if not isinstance(entry.value, str):
-            walked.refused.append(_told(entry, path, f"its value {quote(str(entry.value))} is known only where it runs"))
+            walked.refused.append(_told(entry, path, f"its value {quote(str(entry.value))} is known only where it runs", "known-when-run"))
             return
         folder = path.parent.resolve()
         target = next((one for one in _candidates(folder, entry.value) if is_file(one)), None)
         if target is None:
-            walked.refused.append(_told(entry, path, f"includes {entry.value}, which is not in the folder of {path.name}"))
+            walked.refused.append(_told(entry, path, f"includes {entry.value}, which is not in the folder of {path.name}", "missing-file"))
             return
         parsed = parse_file(target)
         trainer = trainer_of_file(parsed) if parsed else None
@@ -185,8 +202,8 @@ def _candidates(folder: Path, name: str) -> list[Path]:
     return [path for path in tried if path.resolve().is_relative_to(folder)]
 
 
-def _told(entry: Entry, path: Path, why: str) -> Told:
-    return Told(why, entry.key, entry.value, path.name, entry.line, entry.column)
+def _told(entry: Entry, path: Path, why: str, kind: str = "") -> Told:
+    return Told(why, entry.key, entry.value, path.name, entry.line, entry.column, kind)
 
 
 def _check_values(derived: Derivation) -> None:

@@ -39,6 +39,7 @@ class Told(NamedTuple):
     file: str = ""
     line: int = 0
     column: int = 0
+    id: str = ""  # the kind of finding that a check makes of it; "": none, or one that is refused because it is not modelled
 
 
 class Walked:
@@ -59,7 +60,7 @@ class Walked:
             fact = fact._replace(value=LISTS.join(dict.fromkeys([*str(before.value).split(LISTS), str(fact.value)])))
         elif before is not None and not same(before.value, fact.value):
             why = f"says {quote(fact.value)}, and {before.key} of {before.place} says {quote(before.value)}"
-            self.refused.append(Told(why, fact.key, fact.written, fact.file, fact.line, fact.column))
+            self.refused.append(Told(why, fact.key, fact.written, fact.file, fact.line, fact.column, "contradiction"))
             return
         elif before is not None:
             return
@@ -106,20 +107,22 @@ def _is_off(value: Any) -> bool:
     return value in ([], {}) or (not isinstance(value, (list, dict)) and (str(value).lower() if isinstance(value, str) else value) in OFF)
 
 
-def _told(entry: Entry, file: str, why: str) -> Told:
-    return Told(why, entry.key, entry.value, file, entry.line, entry.column)
+def _told(entry: Entry, file: str, why: str, kind: str = "") -> Told:
+    return Told(why, entry.key, entry.value, file, entry.line, entry.column, kind)
 
 
 def _take(entry: Entry, row: Row, file: str, walked: Walked) -> None:
     """The facts of one setting whose key is in the table."""
     if row.until:
-        walked.assumed.append(_told(entry, file, f"read as {row.to or 'before'}; versions after {row.until} do not read it"))
+        walked.assumed.append(_told(entry, file, f"read as {row.to or 'before'}; versions after {row.until} do not read it", "old-name"))
     if (entry.value is None or entry.value in ("", "auto", [])) and str(entry.value).lower() not in (row.map or ()):
         walked.left.update([row.to] if entry.value == "auto" else [])
         walked.ignored.append(_told(entry, file, "left to the trainer"))
         return
     if isinstance(entry.value, Unresolved) or (isinstance(entry.value, list) and any(isinstance(v, Unresolved) for v in entry.value)):
-        walked.refused.append(_told(entry, file, f"its value {quote(str(entry.value))} is known only where it runs: write it out"))
+        walked.refused.append(
+            _told(entry, file, f"its value {quote(str(entry.value))} is known only where it runs: write it out", "known-when-run")
+        )
         return
     if row.approximate:
         why = f"not counted: {row.approximate}"
