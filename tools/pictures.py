@@ -36,7 +36,7 @@ WIDTHS = {1440: 900, 390: 844, 360: 780}  # and the heights of such screens
 THEMES = ("light", "dark")
 QUALITY = 0.9  # of WebP: letters stay sharp
 SMALL = 0.2  # of the many pictures of page-compared.md
-TALLEST = 1800  # pixels of these that are shown: what follows is tables
+TALLEST = 1500  # pixels of these that are shown: what follows is tables
 AS_WEBP = """async ([png, quality, tallest]) => {
   const picture = new Image();
   picture.src = "data:image/png;base64," + png;
