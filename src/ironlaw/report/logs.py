@@ -82,7 +82,7 @@ def log_lines(log: Mapping[str, Any], ink: Ink) -> Iterator[str]:
 
 
 PARTS_OF_RUN = (
-    ("warm_up_seconds", "warm-up"), ("slower_seconds", "slower than the median"), ("skipped_seconds", "skipped iterations"),
+    ("warm_up_seconds", "warm-up"), ("slower_seconds", "slower than usual"), ("skipped_seconds", "skipped iterations"),
     ("repeated_seconds", "made again after a restart"), ("between_seconds", "between steps"),
 )  # fmt: skip
 
@@ -94,7 +94,9 @@ def _run_lines(run: Mapping[str, Any] | None, ink: Ink) -> Iterator[str]:
     wall = run["wall_seconds"]
     yield ink.bold("Run")
     parts = [f"{words} {run[key] / wall:.1%}" for key, words in PARTS_OF_RUN if abs(run[key] or 0.0) >= 0.001 * wall]
-    yield f"  {run['goodput']:.1%} of {_s(wall)} made progress at the median step time" + (f"; {', '.join(parts)}" if parts else "")
+    yield f"  {run['goodput']:.1%} of {_s(wall)} made progress at the usual step time of {_s(run['usual_seconds'])}" + (
+        f"; {', '.join(parts)}" if parts else ""
+    )
     for event in run["events"]:
         yield f"  {event['kind']}: {event['count']}" + (f", {_s(event['seconds'])}" if event["seconds"] else "")
     if run["restarts"]:

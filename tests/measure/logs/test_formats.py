@@ -408,6 +408,8 @@ def test_a_change_of_the_step_time_has_its_iteration_and_its_moment(tmp_path):
     (change,) = log.whole_run.changes
     assert change.iteration == 41 and change.ratio == pytest.approx(1.2, rel=2e-3)
     assert change.at_seconds == pytest.approx(400.0, abs=15.0)
+    assert log.whole_run.goodput == pytest.approx(800 / 880, rel=2e-3)  # 80 steps at 10 s, of 400 s and 480 s
+    assert [one.name for one in diagnose(tmp_path / "some.log").findings if "iteration 41" in one.says] == ["step-time-changed"]
     steady = log_reading(read_log(write(tmp_path, "".join(iterations(times[:40]))))).whole_run
     assert steady.changes == () and steady.goodput == pytest.approx(1.0, abs=0.002)
 

@@ -10,7 +10,7 @@ NAMES = {  # code of the remark in a log -> name of the finding
     "loader-waited-for": "starved-loader",
     "warm-up": "warm-up-steps",
     "drift": "drift",  # not throttling: in a log, longer sequences look like lower clocks
-    "change": "drift",
+    "change": "step-time-changed",
     "lost-time": "lost-time",
     "straggler": "straggler-rank",
     "mfu-above-100": "mfu-above-100-percent",

@@ -26,7 +26,7 @@ ADVICE = {  # by where time went
     "between the steps": "save checkpoints asynchronously, evaluate less often, restart faster (ironlaw goodput)",
     "in iterations that were made again": "save checkpoints more often (ironlaw goodput finds the best interval)",
     "in iterations that were skipped": "bf16 needs no loss scaling; look at the data and the gradient norm of these iterations",
-    "in iterations slower than the median": "see what these iterations share: a checkpoint, an evaluation, a late rank, garbage collection",
+    "in iterations slower than usual": "see what these iterations share: a checkpoint, an evaluation, a late rank, garbage collection",
 }
 
 
@@ -190,7 +190,7 @@ def remarks_on_run(run: WholeRun | None) -> tuple[Remark, ...]:
     """Remarks on the run as a whole: time without progress, changes of the step time, stragglers."""
     if run is None:
         return ()
-    return (*_goodput(run), *(_change(change) for change in run.changes), *_stragglers(run))
+    return (*_goodput(run), *_changes(run), *_stragglers(run))
 
 
 def _goodput(run: WholeRun) -> Iterator[Remark]:
@@ -202,28 +202,36 @@ def _goodput(run: WholeRun) -> Iterator[Remark]:
         "between the steps": run.between_seconds or 0.0,
         "in iterations that were made again": run.repeated_seconds,
         "in iterations that were skipped": run.skipped_seconds,
-        "in iterations slower than the median": run.slower_seconds,
+        "in iterations slower than usual": run.slower_seconds,
     }
     where = max(parts, key=lambda name: parts[name])
     yield Remark(
         "lost-time",
-        f"{run.goodput:.1%} of {run.wall_seconds:,.0f} s made progress at the median step time; {parts[where]:,.0f} s are {where}",
+        f"{run.goodput:.1%} of {run.wall_seconds:,.0f} s made progress at the usual step time; {parts[where]:,.0f} s are {where}",
         ADVICE[where],
         {"goodput": run.goodput, "wall_seconds": run.wall_seconds, "lost_seconds": run.wall_seconds - run.useful_seconds},
     )
 
 
-def _change(change: Change) -> Remark:
-    """Remark on a change of the step time."""
-    slower = "slower" if change.ratio > 1.0 else "faster"
-    at = "" if change.at_seconds is None else f", {change.at_seconds:,.0f} s after the first line"
-    return Remark(
+def _changes(run: WholeRun) -> Iterator[Remark]:
+    """Remark on the changes of the step time, all in one."""
+    if not run.changes:
+        return
+    first = run.changes[0]
+    yield Remark(
         "change",
-        f"from iteration {change.iteration} on{at}, steps are {abs(change.ratio - 1.0):.1%} {slower}: "
-        f"{change.before_seconds:.4g} s, then {change.after_seconds:.4g} s",
+        "; ".join(_describe_change(change) for change in run.changes),
         "compare what began then: clocks and temperature (nvidia-smi -q -d PERFORMANCE), neighbours on network or storage, lengths",
-        {"iteration": float(change.iteration), "before_seconds": change.before_seconds, "after_seconds": change.after_seconds},
+        {"iteration": float(first.iteration), "before_seconds": first.before_seconds, "after_seconds": first.after_seconds},
     )
+
+
+def _describe_change(change: Change) -> str:
+    """One change in words."""
+    slower = "slower" if change.ratio > 1.0 else "faster"
+    at = "" if change.at_seconds is None else f" ({change.at_seconds:,.0f} s after the first line)"
+    size = f"{abs(change.ratio - 1.0):.1%} {slower}"
+    return f"from iteration {change.iteration} on{at} steps are {size}: {change.before_seconds:.4g} s, then {change.after_seconds:.4g} s"
 
 
 def _stragglers(run: WholeRun) -> Iterator[Remark]:

@@ -1,6 +1,7 @@
 """A run as a whole: the share of its time that made progress, when its step time changed, and the ranks or hosts that are slow.
 
-The time of a run is divided into parts that sum to it: useful iterations at the median step time, what iterations took beyond it (the
+The time of a run is divided into parts that sum to it: useful iterations at the usual step time (the median
+of the fastest stretch between two changes), what iterations took beyond it (the
 first apart), iterations that were skipped or made again after a restart, and time between the lines of steps, where lines have time stamps.
 """
 
@@ -54,7 +55,8 @@ class WholeRun:
     """The time of a run [s] in parts that sum to ``wall_seconds``."""
 
     wall_seconds: float
-    useful_seconds: float  # distinct iterations at the median step time
+    usual_seconds: float  # of a step: the median of the fastest stretch between two changes
+    useful_seconds: float  # distinct iterations at the usual step time
     warm_up_seconds: float  # beyond it, on the first line
     slower_seconds: float  # beyond it, on all other lines
     skipped_seconds: float
@@ -68,7 +70,7 @@ class WholeRun:
 
     @property
     def goodput(self) -> float:
-        """The share of the time of distinct iterations at the median step time."""
+        """The share of the time of distinct iterations at the usual step time."""
         return self.useful_seconds / self.wall_seconds
 
     def data(self) -> dict[str, Any]:
@@ -88,8 +90,10 @@ def whole_run(log: Log, unusual: list[str], steps: Steps | None) -> WholeRun | N
     skipped = np.array([any(word in why for word in SKIPPED) for why in unusual], np.bool_) & ~repeated
     ramp = np.array(["ramp-up" in why for why in unusual], np.bool_) & ~repeated & ~skipped
     good = timed & ~repeated & ~skipped & ~ramp
-    useful = float(steps.median * log.averaged[good].sum() + taken[ramp].sum())
-    beyond = taken - steps.median * log.averaged
+    changes = _changes(log, unusual, timed)
+    usual = min([steps.median, *(seconds for one in changes for seconds in (one.before_seconds, one.after_seconds))])
+    useful = float(usual * log.averaged[good].sum() + taken[ramp].sum())
+    beyond = taken - usual * log.averaged
     first = np.array(["warm-up" in why for why in unusual], np.bool_) & good
     wall, between = float(taken.sum()), None
     if (clocked := _clocked(log, taken)) is not None:
@@ -97,6 +101,7 @@ def whole_run(log: Log, unusual: list[str], steps: Steps | None) -> WholeRun | N
         wall += between
     return WholeRun(
         wall_seconds=wall,
+        usual_seconds=usual,
         useful_seconds=useful,
         warm_up_seconds=float(beyond[first].sum()),
         slower_seconds=float(beyond[good & ~first].sum()),
@@ -106,7 +111,7 @@ def whole_run(log: Log, unusual: list[str], steps: Steps | None) -> WholeRun | N
         iterations=int(log.averaged[timed & ~repeated].sum()),
         restarts=restarts,
         events=dict(log.events),
-        changes=_changes(log, unusual, timed),
+        changes=changes,
         stragglers=stragglers_of(log),
     )
 
