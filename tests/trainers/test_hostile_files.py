@@ -83,3 +83,11 @@ def test_a_question_in_toml_stays_a_question(ask, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.toml").write_text('model = "gpt-2"\n[cluster]\non = "h100-sxm"\ngpus = 8\n[training]\nseq_len = 1024\n')
     assert ask("estimate", "q.toml", "--short")[0] == 0
+
+
+def test_a_broken_configuration_of_a_model_is_refused_by_its_own_reader(ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = '"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 1000, "intermediate_size": 2048'
+    (tmp_path / "config.json").write_text('{"model_type": "llama", ' + sizes + ', "rms_norm_eps": 1e-5, "max_position_embeddings": 512')
+    status, out, err = ask("estimate", "config.json", "--on", "h100-sxm", "--gpus", 1)
+    assert (status, out) == (3, "") and "config.json" in err and "config.json:1:" not in err

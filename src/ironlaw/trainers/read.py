@@ -15,6 +15,7 @@ from ironlaw.trainers.suffixes import SYNTAXES
 from ironlaw.trainers.tables import Table, Trainer, recognise, table_of
 from ironlaw.trainers.walk import Fact, Told, Walked, walk
 
+READ_ELSEWHERE = (".json", ".toml", ".sh", ".args")  # suffixes of files that other readers take too
 MOST_FILES = 12  # that include each other
 KIND = "a trainer's configuration"
 
@@ -222,7 +223,12 @@ def options_of_run(text: str, gpus: int | None = None, searching: bool = False) 
 
     A setting that is not understood is an error: it may change the answer. ``ironlaw read`` lists all of them.
     """
-    reading = read_trainer_files(text, gpus)
+    try:
+        reading = read_trainer_files(text, gpus)
+    except InputError:
+        if "," in text or Path(text).suffix.lower() not in READ_ELSEWHERE:
+            raise
+        return None  # a model's configuration, a question or a script, whose own reader says what is wrong with it
     if reading is None:
         return None
     if not reading.understood:
