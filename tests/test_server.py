@@ -181,7 +181,7 @@ def test_a_saved_answer_is_shown_as_it_stands_in_its_file(client):
     page = draw.saved_page("money", answer, "old.json", True)
     with TestClient(app.make_app(page)) as opened:
         reply = opened.get("/saved")
-    assert reply.status_code == 200 and "a sentence of &lt;another&gt; time" in reply.text and "ironlaw again old.json" in reply.text
+    assert reply.status_code == 200 and "sentence of &lt;another&gt; time" in reply.text and "ironlaw again old.json" in reply.text
     assert 'href="/money?model=llama-3-8b&amp;on=h100-sxm&amp;gpus=8&amp;tokens=1T"' in reply.text
     assert client.get("/saved").status_code == 404
 
@@ -320,7 +320,7 @@ def test_the_fields_and_examples_of_a_verb_are_its_options(verb):
 
     options = {argument.name for argument in arguments(verb)}
     assert {field[0] for field in draw.FIELDS_OF.get(verb, draw.FIELDS)} <= options
-    for _, url in draw.EXAMPLES_OF.get(verb, draw.EXAMPLES):
+    for _, url in draw.examples_of(verb):
         asked = urlsplit(url)
         assert asked.path == f"/{verb}" and dict(parse_qsl(asked.query)).keys() <= options
 
@@ -349,3 +349,22 @@ def test_the_page_holds_axes_and_the_question_elsewhere_has_them(client):
     page = client.get(f"/estimate?{QUESTION}&held=tp,pp").text
     assert 'id="offer"' in page and "--tp 2" in page and "--held" not in page
     assert 'id="offer"' not in client.get(f"/estimate?{QUESTION}").text
+
+
+def test_a_change_of_the_question_takes_the_views_along(client):
+    """The part that a change brings has the links of the top bar: the next view asks the question that is on the page."""
+    part = client.get(f"/part/estimate?{QUESTION}").json()["html"]
+    views = re.search(r'<template id="views-now">(.*?)</template>', part)[1]
+    assert views.count("<a ") == len(draw.VIEWS) and 'href="/compare?model=llama-3-8b' in views and 'aria-current="page">Estimate' in views
+    nav = re.search(r"<nav[^>]*>(.*?)</nav>", client.get(f"/estimate?{QUESTION}").text)[1]
+    assert nav == views
+
+
+def test_a_run_leads_to_what_else_is_asked_of_it(client):
+    page = client.get(f"/estimate?{QUESTION}").text
+    for verb in ("optimize", "plan", "compare", "money"):
+        assert re.search(rf'class="next">.*?href="/{verb}\?model=llama-3-8b', page, re.DOTALL)
+    vague = client.get(f"/estimate?{QUESTION.replace('h100-sxm', 'h100')}").text
+    assert "taken: h100-sxm" in vague and "taken:" not in page
+    small = client.get("/estimate?model=llama-3-8b&on=h100-sxm&gpus=1&seq_len=2048").text
+    assert "does not fit" in small and 'data-set="' in small

@@ -170,7 +170,7 @@ def test_a_search_says_how_far_it_is_and_stops(open_page):
     )
     page.click("#stop")
     page.wait_for_selector("#busy", state="hidden")
-    assert page.url.endswith("/plan") and "What would you train" in page.inner_text("h1")
+    assert page.url.endswith("/plan") and "Which plan" in page.inner_text("h1")
 
 
 def test_a_wrong_name_offers_the_nearest(open_page):
@@ -453,3 +453,40 @@ def test_gaps_of_a_timeline_are_visited_by_keys(open_page):
     assert page.evaluate("(lanes => lanes.scrollWidth > 3 * lanes.clientWidth)(document.querySelector('.lanes'))")
     page.keyboard.press("f")
     assert page.evaluate("(lanes => lanes.scrollWidth === lanes.clientWidth)(document.querySelector('.lanes'))")
+
+
+def test_the_next_view_asks_the_question_that_stands_on_the_page(open_page):
+    page = open_page("/estimate")
+    page.evaluate("(href) => { document.querySelector('.examples a').href = href }", f"/estimate?{QUESTION}")
+    page.click(".examples a")
+    page.wait_for_selector(".meter")
+    page.click("nav >> text=Compare")
+    page.wait_for_url("**/compare?**model=llama-3-8b**")
+    assert "nothing to compare" in page.inner_text("h1")
+    with page.expect_response("**/events/compare**"):
+        page.click("text=all of them")
+    page.wait_for_function("() => document.querySelector('h1').textContent.includes('costs least')", timeout=60_000)
+
+
+def test_a_plan_of_the_list_opens_as_an_estimate_and_is_shared(open_page):
+    page = open_page(f"/plan?{QUESTION}")
+    seconds = page.locator("tbody tr").nth(1).locator("td").nth(1).inner_text().split()[0]
+    page.locator("table a.swap").nth(1).click()
+    page.wait_for_url("**/estimate?**")
+    page.wait_for_selector(".axes li.given")
+    assert seconds in page.inner_text("#answer .values") and page.locator(".axes li.given").count() > 5
+    assert page.locator("nav [aria-current]").inner_text() == "Estimate" and page.evaluate("scrollY") == 0
+    page.click("#copy-as")
+    assert (
+        page.locator(".sheet li").first.inner_text().startswith("Report")
+        and "this machine only" in page.locator(".sheet li").last.inner_text()
+    )
+
+
+def test_a_throughput_is_diagnosed_without_a_file(open_page):
+    page = open_page("/diagnose")
+    for name, value in {"model": "llama-3-8b", "gpus": "8", "on": "h100-sxm", "tokens_per_second": "40000"}.items():
+        page.fill(f"#q-{name}", value)
+    page.click("form.without button")
+    page.wait_for_selector("#compare")
+    assert "slower than predicted" in page.inner_text("h1")

@@ -47,7 +47,9 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
 
 
 def _verdict(rows: Sequence[Answer]) -> str:
-    """Who costs least, and who is fastest."""
+    """Who costs least, and who is fastest; of one alone, that there is nothing to compare it with."""
+    if len(rows) == 1:
+        return f"There is nothing to compare {rows[0]['accelerator']} with: name several kinds, with commas."
     cheap, fast = (min((row for row in rows if row.get(m.key) is not None), key=lambda row: row[m.key], default=None) for m in METRICS[:2])
     said = [f"{cheap['accelerator']} costs least: {money(cheap['usd_with_failures'])}"] if cheap else []
     if fast and (not cheap or fast["accelerator"] != cheap["accelerator"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
 
@@ -164,12 +165,13 @@ def remedies_block(answer: Answer) -> Node:
     return block("What would make it fit", offered and ul(".further")[offered], counts)
 
 
-def _offer(one: Answer) -> str:
-    """Another way to run, what it takes, and how much longer."""
+def _offer(one: Answer) -> Node:
+    """Another way to run, which the page makes a link; what it takes, and how much longer."""
     options = ", ".join(f"{name.replace('_', ' ')} {given}" for name, given in one["options"].items())
     likely = f", {share(one['fits_probability'], 0)} likely to fit" if one.get("fits_probability") is not None else ""
-    longer = f" ({one['times_as_long']:.2g} times as long)" if one.get("times_as_long") else ""
-    return f"With {options} it takes {quantity(one['device'], 'B')}{likely}; a step takes {quantity(one['step_seconds'], 's')}{longer}."
+    longer = f" ({one['times_as_long']:.2g} times as long)" if (one.get("times_as_long") or 0.0) >= 1.05 else ""
+    takes = f" it takes {quantity(one['device'], 'B')}{likely}; a step takes {quantity(one['step_seconds'], 's')}{longer}."
+    return ["With ", span(data_set=urlencode(one["options"]))[options], takes]
 
 
 def _likely(memory: Answer) -> str:

@@ -23,7 +23,7 @@ def view(answer: Answer) -> View:
     ways = answer.get("ways") or []
     if not ways or not answer.get("gpus"):
         return generic.view(answer)
-    lines = [one["text"] for one in answer["headline"] if one["code"] not in ("run", "rent")]
+    lines = generic.lines_of(answer)
     content = div(".view")[
         values_block(answer), ways_block(answer), buying_block(answer), energy_block(answer), terms_block(answer), power_block(answer),
         estimate.warnings(answer),

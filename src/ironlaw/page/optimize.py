@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from htpy import Element, Node, details, div, p, span, strong, summary
 
 from ironlaw.page import estimate, generic
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, Segment, View, bar, block, meter, rows_table, tree, value
+from ironlaw.page.saved import given_texts
 from ironlaw.page.words import DASH, as_sentence, change, energy_of, figure, large, quantity, share
 
 Answer = Mapping[str, Any]
@@ -24,7 +26,7 @@ def view(answer: Answer, draws: Draws = no_figure) -> View:
     """The view of optimisations."""
     if "techniques" not in answer or not answer.get("base"):
         return generic.view(answer)
-    lines = [one["text"] for one in answer["headline"] if one["code"] not in ("gain", "no-gain")]
+    lines = generic.lines_of(answer)
     content = div(".view")[
         values_block(answer), roofs_block(answer), techniques_block(answer), together_block(answer), draws("energy-precision", answer),
         terms_block(answer), not_tried_block(answer), estimate.warnings(answer),
@@ -112,9 +114,14 @@ def _technique(one: Answer) -> Sequence[Cell]:
     """A technique: its option, the time of a token beside the plain plan's, memory, and what to know."""
     known = [word for word in ("" if one["fits"] else "does not fit", "changes the run" if one["training"] else "") if word]
     plan = one.get("plan") and div(".note")[f"with {one['plan']}"]
-    ratio = float(one["ratio"])
+    ratio, change_of = float(one["ratio"]), one.get("change") or {}
+    taken = (
+        span(data_set=urlencode(given_texts({"asked": {"given": change_of}})), data_to="/estimate")[one["technique"]]
+        if change_of
+        else one["technique"]
+    )
     return [
-        Cell([strong[one["technique"]], div(".plan")[one["options"]], plan]), Cell(quantity(one["seconds"], "s"), True),
+        Cell([strong[taken], div(".plan")[one["options"]], plan]), Cell(quantity(one["seconds"], "s"), True),
         Cell("same" if abs(ratio - 1.0) < 5e-4 else change(ratio - 1.0), True),
         Cell(bar("compute" if ratio <= 1.0 else "rest", min(ratio, 2.0) / 2.0)), Cell(quantity(one["device"], "B"), True),
         Cell([span(".grade.guess")[word] for word in known]),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from htpy import Element, Node, div, li, p, span, strong, ul
 
 from ironlaw.page import estimate
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Cell, View, bar, block, rows_table, strip
+from ironlaw.page.saved import given_texts
 from ironlaw.page.words import DASH, FIXED, change, large, money, quantity, share, whole
 
 Answer = Mapping[str, Any]
@@ -117,7 +119,7 @@ def _plan_row(one: Answer, band: Sequence[float] | None, best: float, least: flo
     name = one.get("note") or ("best" if at == 0 else "too close to rank" if one.get("tie") else f"plan {at + 1}")
     chance = one.get("fastest_probability")
     return [
-        Cell([strong[name], div(".plan")[plan_line(one["plan"])]]),
+        Cell([strong[_opens(one, name)], div(".plan")[plan_line(one["plan"])]]),
         Cell(quantity(seconds, "s"), True),
         Cell("" if at == 0 else change(seconds / best - 1.0), True),
         Cell(strip(band[0], seconds, band[1], least, most) if band else "no band"),
@@ -126,6 +128,12 @@ def _plan_row(one: Answer, band: Sequence[float] | None, best: float, least: flo
         Cell(str(money((one["worth"] or {}).get("cost"), "")), True),
         Cell("chosen" if at == 0 else why),
     ]
+
+
+def _opens(one: Answer, name: str) -> Node:
+    """The name of a plan, which the page makes a link to its estimate."""
+    asked = (one.get("asked") or {}).get("plan")
+    return span(data_set=urlencode(given_texts({"asked": {"given": asked}})), data_to="/estimate")[name] if asked else name
 
 
 def published_block(answer: Answer) -> Node:

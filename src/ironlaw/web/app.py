@@ -21,7 +21,7 @@ from ironlaw.earlier import OPTIONS as RENAMED
 from ironlaw.earlier import first_name
 from ironlaw.errors import IronlawError, UnknownNameError
 from ironlaw.files import read_bytes, read_shipped
-from ironlaw.web import address, draw, drop, entry, events, uploads, work
+from ironlaw.web import address, draw, drawer, drop, entry, events, uploads, work
 from ironlaw.web.remembered import key_of, remembered
 from ironlaw.web.work import Reply
 
@@ -277,7 +277,7 @@ async def _explain(request: Request) -> Response:
     try:
         _check_names(given, "estimate")
     except IronlawError as error:
-        return HTMLResponse(str(draw.no_term(path, error.data())), 422)
+        return HTMLResponse(str(drawer.no_term(path, error.data())), 422)
     found = await _asked(request, work.explained, True, given, path)
     return Response(status_code=499) if found is None else HTMLResponse(found.html, found.status)
 

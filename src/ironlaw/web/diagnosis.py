@@ -43,9 +43,10 @@ FIELDS = (  # options of a diagnosis: name, label, words behind, records that a 
     ("seq_len", "Sequence", "tokens", ""),
     ("global_batch_size", "Global batch", "sequences", ""),
     ("framework", "Stack", "", "frameworks"),
-    ("tokens_per_second", "Measured throughput", "of a log without one", ""),
+    ("tokens_per_second", "Measured throughput", "tokens/s of all", ""),
     ("untraced_step", "Step without a profiler", "such as 1.2s", ""),
 )
+WITHOUT = (*draw.FIELDS[:3], FIELDS[6])  # of a diagnosis without a file
 CHOICES = (("last_step", "Last step"), ("unlinked", "Unlinked events"))
 
 
@@ -108,6 +109,11 @@ def empty() -> Node:
         h1["Why was it slow?"],
         p(".lead")["Drop a trace, a log or a memory snapshot: ironlaw says which roof binds, what to try, and how much that could gain."],
         div(".view")[drop_form({}, (), "Drop files here, or choose them"), p(".note")[f"Read are {READS}."]],
+        p(".label")["Without a file: the throughput that you measured, against an estimate of the same run"],
+        form(method="get", action="/diagnose", class_="question plain without")[
+            (draw.field(field, {}, {}, "", slides=False) for field in WITHOUT),
+            div(".buttons")[button(type="submit", class_="primary")["Diagnose"]],
+        ],
         p(".note.same")["Larger files, and folders with all ranks: ", code["ironlaw diagnose FOLDER"]],
     ]
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from htpy import (
     Element,
@@ -40,21 +40,23 @@ from htpy import (
     span,
     strong,
     summary,
+    template,
     title,
     ul,
 )  # fmt: skip
 from htpy import input as entry
 from markupsafe import Markup
 
+from ironlaw.catalog import load
 from ironlaw.interface import arguments
 from ironlaw.page import validation, words
 from ironlaw.page.estimate import first_screen, sections
 from ironlaw.page.figure import live
-from ironlaw.page.parts import Cell, View, rows_table
+from ironlaw.page.parts import View
 from ironlaw.page.saved import given_texts
 from ironlaw.page.views import view_of
 from ironlaw.validate.shipped import read_shipped
-from ironlaw.web.address import HELD, VERSUS, options_of
+from ironlaw.web.address import HELD, VERSUS, open_of, options_of
 from ironlaw.web.drop import drop_form
 
 VIEWS = (  # of the top bar, in the order of their keys; those that ask share a question
@@ -86,7 +88,17 @@ FIELDS_OF = {  # of verbs whose question is another
         ("inner_steps", "Exchange every", "steps", ""),
         ("gradients", "Format sent", "bf16, int8", ""),
         ("exchange", "Exchange", "ring, tree", ""),
-    )
+    ),
+    "compare": (*FIELDS[:2], ("on", "Kinds", "several, with commas", "accelerators"), *FIELDS[3:]),
+    "money": (
+        *FIELDS[:3],
+        FIELDS[5],
+        ("price", "Price", "USD an hour each", ""),
+        ("reserved_price", "Reserved price", "USD an hour", ""),
+        ("spot_price", "Spot price", "USD an hour", ""),
+        ("purchase_price", "Purchase price", "USD each", ""),
+        ("utilization", "Use of what is owned", "share", ""),
+    ),
 }
 AXES = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard", "zero", "micro_batch_size", "recompute", "sp", "overlap", "offload",
@@ -98,15 +110,27 @@ EXAMPLES = (
     ("Llama 3 8B on 8 B200", "/estimate?model=llama-3-8b&on=b200-sxm&gpus=8&tokens=1T"),
 )
 EXAMPLES_OF = {
+    "compare": (
+        ("Llama 3 70B on 512 of H100, B200 and MI300X", "/compare?model=llama-3-70b&on=h100-sxm,b200-sxm,mi300x&gpus=512&tokens=15T"),
+    ),
     "sites": (
         (
             "Llama 3 70B in Lulea, Dublin and Ashburn",
             "/sites?model=llama-3-70b&sites=lulea,dublin,ashburn&on=h100-sxm&gpus=2048,1024,2048&wan_bandwidth=400Gb/s&inner_steps=100"
             "&tokens=15T&global_batch_size=1280",
         ),
-    )
+    ),
 }
-ASKS = {"sites": "Which data centres would you train in?"}  # the first words of an empty page
+RECORDS = {"on": "accelerator", "model": "model"}  # options that name a record, and where an answer has its name
+NEXT = (  # what else is asked of a run: a verb, and its question
+    ("optimize", "What makes it cheaper or faster?"), ("plan", "Another plan?"), ("compare", "Another accelerator?"),
+    ("money", "Rent or buy?"),
+)  # fmt: skip
+ASKS = {  # the first words of an empty page
+    "sites": "Which data centres would you train in?", "compare": "Which accelerators would you compare?",
+    "plan": "Which plan would train what, on what?", "money": "What would which run cost?", "optimize": "What would make which run faster?",
+}  # fmt: skip
+OFFERED = 3  # accelerators that are offered to be compared
 CURVED = "global_batch_size"  # the slider with a curve above it
 SLIDERS = {"gpus": (8, 16384), "global_batch_size": (16, 16384)}
 
@@ -143,18 +167,19 @@ def document(verb: str, given: Mapping[str, str], inside: Node, page_title: str,
     return str(whole)
 
 
+def _views(verb: str, given: Mapping[str, str]) -> Node:
+    """The links to the views; those that ask take the question along."""
+    return [
+        a(href=link_to(name, _known(name, given)) if name in ASKING else f"/{name}", aria_current="page" if name == verb else None)[text]
+        for name, text in VIEWS
+    ]
+
+
 def _bar(verb: str, given: Mapping[str, str]) -> Element:
     """The top bar: the views, what can be copied, the theme."""
     return header(".bar-top")[
         a(".brand", href="/")["ironlaw"],
-        nav(aria_label="Views")[
-            (
-                a(href=link_to(name, _known(name, given)) if name in ASKING else f"/{name}", aria_current="page" if name == verb else None)[
-                    text
-                ]
-                for name, text in VIEWS
-            )
-        ],
+        nav(aria_label="Views")[_views(verb, given)],
         a(".trust", href="/validation")[_trust()[0], span(".runs")[_trust()[1]]],
         div(".tools")[
             button(type="button", id="theme")["Theme"],
@@ -194,9 +219,38 @@ def empty(verb: str = "estimate") -> Element:
             p(".lead")["Fill in the question, or start from an example."],
             verb == "estimate" and drop_form({}, (), "Drop config.json, a launch script, a trace, a log or a saved answer here"),
             p(".label")["Examples"],
-            ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in EXAMPLES_OF.get(verb, EXAMPLES))],
+            ul(".examples")[(li[a(href=url, class_="swap")[text]] for text, url in examples_of(verb))],
         ],
     )
+
+
+def examples_of(verb: str) -> Sequence[tuple[str, str]]:
+    """Examples of a verb: its own, or those of an estimate, asked of it."""
+    if verb in EXAMPLES_OF:
+        return EXAMPLES_OF[verb]
+    known = {argument.name for argument in arguments(verb)}
+    if not {"model", "on", "gpus", "tokens"} <= known:
+        return EXAMPLES
+    return [(text, link_to(verb, dict(parse_qsl(urlsplit(url).query)))) for text, url in EXAMPLES]
+
+
+@cache
+def _often_priced() -> tuple[str, ...]:
+    """Accelerators whose kernels were measured, those with most prices first."""
+    both = [name for name in load.names("prices") if name in load.names("accelerators") and name in load.names("calibration")]
+    measured = [name for name in both if load.record("calibration", name).grade == "measured"]
+    return tuple(sorted(measured, key=lambda name: -len(load.record("prices", name).price)))
+
+
+def _rivals(given: Mapping[str, str]) -> Node:
+    """Accelerators to compare the only one with."""
+    one = given.get("on", "")
+    if not one or "," in one:
+        return None
+    others = [name for name in _often_priced() if name != one][:OFFERED]
+    every = ",".join([one, *others])
+    ways = [*((name, f"{one},{name}") for name in others), ("all of them", every)]
+    return p(".pin")["Compare it with ", [[a(".swap", href=link_to("compare", given, on=on))[text], " "] for text, on in ways]]
 
 
 def fragment_page(left: Node, right: Node) -> Element:
@@ -216,6 +270,8 @@ def answer(verb: str, data: Mapping[str, Any], given: Mapping[str, str], before:
             div(".lead")[view.lead],
             div("#first") if verb != "estimate" else None,
             bool(given.get(HELD)) and p("#offer.note", role="status")["The plan is held."],
+            verb == "compare" and _rivals(given),
+            verb != "estimate" and _next(verb, given) and p(".pin")[_next(verb, given)],
             verb == "estimate" and "plan" in data and (_pin(given, bool(before)) if data["step"]["seconds"] else _ways_out(given)),
             sections(data, live, before) if drawn else view.content,
             details(".all-sources")[summary["Sources"], view.sources] if view.sources else None,
@@ -244,6 +300,15 @@ def offer(held: Outcome, anew: Outcome, least: float, asked: Mapping[str, str]) 
     return fragment["The held plan is still the best."]
 
 
+def _next(verb: str, given: Mapping[str, str]) -> Node:
+    """What else can be asked of the same run; nothing where there is none yet, or several."""
+    if verb not in ("estimate", *(name for name, _ in NEXT)) or not given.get("model") or "," in given.get("on", ""):
+        return None
+    asked = open_of(given)
+    others = NEXT if verb == "estimate" else [("estimate", "The estimate"), *NEXT]
+    return span(".next")[([a(".swap", href=link_to(name, _known(name, asked)))[text], " "] for name, text in others if name != verb)]
+
+
 def _ways_out(given: Mapping[str, str]) -> Node:
     """Of a plan that breaks a rule: the question with an axis left open, or all of them."""
     held = [name for name in given if name in AXES]
@@ -257,7 +322,7 @@ def _pin(given: Mapping[str, str], pinned: bool) -> Element:
     """What the answer is compared with, or the link that pins it so that the next is compared with it."""
     here = link_to("estimate", given, **{VERSUS: urlencode(options_of(given))})
     if not pinned:
-        return p(".pin")[a(".swap", href=here, id="pin")["Compare what follows with this answer"]]
+        return p(".pin")[_next("estimate", given), a(".swap", href=here, id="pin")["Compare what follows with this answer"]]
     old, now = dict(parse_qsl(given[VERSUS])), options_of(given)
     changed = [f"{name.replace('_', ' ')} {old.get(name, 'open')}" for name in {**old, **now} if old.get(name) != now.get(name)]
     said = f"Compared with {', '.join(changed)}." if changed else "Pinned: what changes from here is shown beside this answer."
@@ -309,7 +374,12 @@ def rail(verb: str, given: Mapping[str, str], data: Mapping[str, Any] | None, wr
     """The question: a form that works without scripts, sliders, and the axes of the plan."""
     plan = _plan_of(data)
     others = {name: value for name, value in given.items() if name not in dict.fromkeys(field[0] for field in _fields(verb))}
-    return fragment[_sentence(given, plan), _form(verb, given, data, plan, others, wrong), verb == "estimate" and _dock(given, plan)]
+    return fragment[
+        template("#views-now")[_views(verb, given)],
+        _sentence(given, plan),
+        _form(verb, given, data, plan, others, wrong),
+        verb == "estimate" and _dock(given, plan),
+    ]
 
 
 def _sentence(given: Mapping[str, str], plan: Mapping[str, Any]) -> Node:
@@ -359,6 +429,9 @@ def field(asked: Sequence[str], given: Mapping[str, str], plan: Mapping[str, Any
     taken = plan.get(name)
     least, most = SLIDERS.get(name, (0, 0))
     number = _number_of(name, given, plan)
+    found = plan.get(RECORDS.get(name, ""))
+    if found and value and not value.endswith(".json") and found != value:
+        unit = f"taken: {found}"  # a name of several, such as A100: which of them
     if name == "global_batch_size" and number and plan.get("seq_len"):
         unit = f"{unit}, {words.large(number * plan['seq_len'])}{words.FIXED}tokens"
     return div(class_=["field", wrong == name and "wrong"])[
@@ -533,77 +606,3 @@ def stop_of(data: Mapping[str, Any], stop: int, before: Mapping[str, Any] | None
         "seconds": data["step"]["seconds"],
         "tokens_per_second": data["throughput"]["tokens_per_second"],
     }
-
-
-# --- the drawer
-
-
-def no_term(path: str, error: Mapping[str, Any]) -> Element:
-    """A term that the answer does not have."""
-    return div[h2[path], p[str(error["message"])]]
-
-
-def term(data: Mapping[str, Any], path: str) -> Element:
-    """A term: its value, formula, inputs and sources."""
-    return div[
-        (_one_term(node, data) for node in data["explained"][:4]), pre(".command")[f"ironlaw estimate ... --explain {shlex.quote(path)}"]
-    ]
-
-
-def _one_term(node: Mapping[str, Any], data: Mapping[str, Any]) -> Node:
-    """One node with its law."""
-    law = (data.get("laws") or {}).get(node.get("law") or "", {})
-    shown = words.figure(node["total"], node["unit"])
-    sources = data.get("sources") or {}
-    inputs = node.get("inputs") or {}
-    rows = [
-        [
-            Cell([code[name], div(".note")[(law.get("inputs") or {}).get(name, {}).get("text", "")]]),
-            Cell(_input_text(one), True),
-            Cell(_origin(one, sources)),
-        ]
-        for name, one in inputs.items()
-    ]
-    parts = [
-        [Cell(part["name"]), Cell(words.quantity(part["total"], part["unit"]), True)]
-        for part in node.get("parts") or []
-        if part.get("total")
-    ]
-    return [
-        p(".subject")[" \u203a ".join(node["path"].split("/"))],
-        p(".big")[strong[shown.number], " ", span(".unit")[shown.unit]],
-        p(".of")[_share_of_whole(node, data), node.get("kind") and [span(class_=f"swatch {node['kind']}"), node["kind"]]],
-        law.get("says") and p[f"{law['says']}."],
-        node.get("formula") and [p(".label")["Formula"], pre(".command")[node["formula"]], _steps(law)],
-        rows and [p(".label")["Inputs"], rows_table([Cell("Input"), Cell("Value", True), Cell("From")], rows, caption="Inputs")],
-        parts and [p(".label")["Parts"], rows_table([Cell("Part"), Cell("Value", True)], parts, caption="Parts")],
-        law and p(".note")[code[str(node.get("law"))]],
-    ]
-
-
-def _share_of_whole(node: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """What part of the step or of the memory a term is."""
-    name, total = {"s": ("step", data["step_seconds"]), "B": ("memory", data["device_bytes"])}.get(node["unit"], ("", None))
-    if not total or "/" not in node["path"]:
-        return ""
-    return f"{words.share(node['total'] / total)} of the {name} of {words.quantity(total, node['unit'])}. "
-
-
-def _steps(law: Mapping[str, Any]) -> Node:
-    steps = law.get("steps") or {}
-    return steps and pre(".command")["\n".join(f"{name} = {text}" for name, text in steps.items())]
-
-
-def _input_text(one: Mapping[str, Any]) -> str:
-    if one.get("text"):
-        return str(one["text"])
-    value = one.get("value")
-    return words.quantity(value, one.get("unit") or "") if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
-
-
-def _origin(one: Mapping[str, Any], sources: Mapping[str, Any]) -> Node:
-    """Where an input comes from: a source with its grade, or how it was made."""
-    found = sources.get(one.get("source") or "") if isinstance(sources, Mapping) else None
-    if not found:
-        return str(one.get("path") or one.get("origin") or "")
-    return fragment[span(class_=f"grade {found['grade']}")[found["grade"]], " ", found["title"]]

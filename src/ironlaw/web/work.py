@@ -166,7 +166,7 @@ def raw(verb: str, given: Mapping[str, str]) -> Reply:
 def explained(given: Mapping[str, str], path: str) -> Reply:
     """One term of an estimate, drawn for the drawer."""
     from ironlaw.report.explanation import explained_data
-    from ironlaw.web import draw
+    from ironlaw.web import drawer
 
     try:
         check_words(given)
@@ -175,9 +175,9 @@ def explained(given: Mapping[str, str], path: str) -> Reply:
         estimate = ironlaw.estimate(**asked)
         data = explained_data(estimate, path)
     except IronlawError as error:
-        return Reply(422, _json({"error": error.data()}), "", str(draw.no_term(path, error.data())))
+        return Reply(422, _json({"error": error.data()}), "", str(drawer.no_term(path, error.data())))
     whole = {name: float(getattr(estimate, name)[0]) for name in ("step_seconds", "device_bytes")}
-    return Reply(200, _json(data), path, str(draw.term({**data, **whole}, path)))
+    return Reply(200, _json(data), path, str(drawer.term({**data, **whole}, path)))
 
 
 @reported

@@ -10,6 +10,7 @@ const busy = document.getElementById("busy");
 const drawer = document.getElementById("drawer");
 let running = null; // the question on its way
 let column = null; // the stops of the slider in hand: { key, stops }
+let shown = location.pathname; // the view that stands on the page
 let searching = null; // the search for a faster plan than the held one
 
 // --- questions
@@ -23,9 +24,12 @@ async function go(url, push = true) {
     const reply = await fetch("/events" + url.pathname + url.search, { signal: mine.signal });
     const found = await lastEvent(reply, (progress) => !busy.hidden && running === mine && showBusy(progress.text, progress.share));
     if (mine.signal.aborted) return;
+    const moved = url.pathname !== shown;
+    shown = url.pathname;
     if (push) history.pushState(null, "", url);
     document.querySelector(".of-took")?.remove();
     exchange(found.html);
+    if (moved) scrollTo(0, 0);
     document.title = found.title;
     offer();
   } catch (error) {
@@ -68,6 +72,7 @@ function exchange(html) {
   const before = page.querySelector("#answer .view");
   const opened = [...page.querySelectorAll("details[open] > summary > .name")].map((name) => name.textContent);
   page.innerHTML = html;
+  document.querySelector("nav").replaceChildren(...document.getElementById("views-now").content.childNodes);
   if (before && page.querySelector("#answer [role=alert]")) keep(before);
   for (const name of page.querySelectorAll("details > summary > .name"))
     if (opened.includes(name.textContent)) name.closest("details").open = true;
@@ -237,7 +242,8 @@ function dock(name) {
 function dress(root) {
   for (const one of root.querySelectorAll(".scroll")) one.tabIndex = one.scrollWidth > one.clientWidth ? 0 : -1; // no stop where nothing scrolls
   for (const one of root.querySelectorAll("[data-set]")) {
-    const url = new URL(location.href);
+    const view = one.dataset.to && document.querySelector(`nav a[href^="${one.dataset.to}"]`); // its link has what that view knows of the question
+    const url = new URL(view || location.href);
     for (const [name, value] of new URLSearchParams(one.dataset.set)) url.searchParams.set(name, value);
     one.replaceWith(Object.assign(document.createElement("a"), { className: "swap", href: url, textContent: one.textContent }));
   }

@@ -69,15 +69,28 @@ function row(name, shown, text) {
   return item;
 }
 
+const alone = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname); // others cannot open an address of this machine
+
+function file(name, shown, link) {
+  const item = document.createElement("li");
+  const button = Object.assign(document.createElement("a"), { href: link.href, download: link.download, textContent: name, className: "as-file" });
+  item.append(button, Object.assign(document.createElement("code"), { textContent: shown }));
+  return item;
+}
+
+// what to send: a file that opens anywhere first, and a link first where others can open it
 function copyAs() {
-  const rows = [row("Link", "works on this machine only", link)];
+  const rows = [];
+  const report = written("report");
+  if (report) rows.push(file("Report", "a file to send, which opens anywhere", report));
   for (const name of ["command", "Python", "TOML"]) {
     const found = written(name)?.textContent;
     if (found) rows.push(row(name[0].toUpperCase() + name.slice(1), found, () => found));
   }
   const json = written("JSON")?.href;
   if (json) rows.push(row("JSON", "the answer as data", async () => (await fetch(json)).text()));
-  open("Copy as", rows);
+  const shared = row("Link", alone ? "works on this machine only" : "opens this page with its question", link);
+  open("Share, or copy as", alone ? [...rows, shared] : [shared, ...rows]);
 }
 
 // --- theme
