@@ -197,7 +197,7 @@ class Fastest(NamedTuple):
         """The first of these plans."""
         fitting = self.tier != UNFIT
         plans = [open_rows(v.task, r, self.seconds, self.room, fitting) for v, r in zip(visits, self.rows, strict=True)]
-        return _first_of_equals(plans, [tasks.index(v.task) for v in visits], self.tier)
+        return first_of_equals(plans, [tasks.index(v.task) for v in visits], self.tier)
 
 
 def fastest_of(visits: list[Visit], limit: float = np.inf) -> Fastest | None:
@@ -224,7 +224,7 @@ def least_memory(task: Task, choices: Choices) -> Any:
     return row_minimum(memory_at_least(task, np.arange(task.mesh.rows), choices)) * (1.0 - ROUNDING)
 
 
-def _first_of_equals(plans: list[Plans], owners: list[int], tier: int) -> Best | None:
+def first_of_equals(plans: list[Plans], owners: list[int], tier: int) -> Best | None:
     """The first of the fastest plans, the simplest first; of equal plans of two tasks the first task's."""
     firsts = [(float(p.seconds.min()), at) for at, p in enumerate(plans) if p.seconds.size]
     if not firsts:

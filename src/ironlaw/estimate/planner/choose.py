@@ -14,7 +14,7 @@ from ironlaw.estimate.evidence.support import never_measured_names
 from ironlaw.estimate.planner.batch import pick_batch, rough_space
 from ironlaw.estimate.planner.best import UNFIT, Best, Visit, fastest_of, may_fit, visits_of
 from ironlaw.estimate.planner.bounds import ROUNDING
-from ironlaw.estimate.planner.evidence import as_plan, preferred_plan, score_of
+from ironlaw.estimate.planner.evidence import Preferred, as_plan, go_on, preferred_plan, score_of
 from ironlaw.estimate.planner.grid import Task
 from ironlaw.estimate.planner.layers import LayerTables
 from ironlaw.estimate.planner.rows import (
@@ -46,6 +46,7 @@ class Choice(NamedTuple):
     faster: Faster | None = None  # the fastest plan, where the plan was preferred for its evidence
     final: bool = True  # False where only the fastest plan was looked for, and one with more evidence may be preferred
     score: Callable[[], float] = lambda: np.inf  # of the fastest plan, where it keeps memory free: no better plan takes longer
+    go_on: Callable[[], Choice] | None = None  # the choice with the preferred plan, where it is not final and no row was left out
 
 
 class Faster(NamedTuple):
@@ -142,6 +143,8 @@ def choose_batch(bound: Bound, row: Row, space: Space, bounds: Bounds, rough: bo
         return _without_plan(bound, row)
     if rough or choice.final:
         return choice
+    if choice.go_on is not None:
+        return choice.go_on()
     limit = np.inf if choice.tier else choice.seconds * (1.0 + ROUNDING)  # the fastest is known
     return search_row(bound, row, space, bounds, limit, within=choice.score()) or choice
 
@@ -199,6 +202,16 @@ def search_row(
             best = preferred_plan(tasks, limit, by_score, visits)
     if best is None:
         return None
+    search, known = Search(variants, tasks, own, visits), best
+    found = _choice_of(bound, row, search, best)
+    if best.final or np.isfinite(within):
+        return found
+    return found._replace(go_on=lambda: _choice_of(bound, row, search, go_on(tasks, visits, known)))
+
+
+def _choice_of(bound: Bound, row: Row, search: Search, best: Preferred) -> Choice:
+    """The choice of a row whose best plan was found."""
+    variants, tasks, own, _ = search
     preferred, values = best.best, _values(best.best)
     searched = (*LAYOUT_AXES, *(axis for axis in OPEN_AXES if any(map(own.varies, columns_of(axis)))))
     chosen = _open_axes(bound, row, searched)

@@ -11,14 +11,15 @@ often than by chance (``told_apart`` of the bands record): what nobody measured 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ironlaw.estimate.evidence.support import never_measured, never_measured_degrees
-from ironlaw.estimate.planner.best import UNFIT, Best, Block, Fastest, Visit, best_of, visits_of
+from ironlaw.estimate.planner.best import UNFIT, Best, Block, Fastest, Visit, best_of, first_of_equals, visits_of
 from ironlaw.estimate.planner.bounds import ROUNDING
-from ironlaw.estimate.planner.grid import Task, rooms, row_minimum
+from ironlaw.estimate.planner.grid import Task, rooms, row_minimum, usable_choices
 from ironlaw.estimate.planner.mesh import plan_of
 from ironlaw.estimate.planner.plans import Plans, join_plans, open_rows, sort_plans
 from ironlaw.estimate.planner.published import is_published
@@ -27,6 +28,7 @@ from ironlaw.plan import RECOMPUTE, Plan, recompute_columns
 
 TIMED = 1024  # rows that are timed at once, to find those whose plans are worth to be opened
 OPENED = 64  # rows whose plans are scored at once
+FEW = 1 << 15  # plans of all tasks that are opened without asking bounds first, which take as long
 
 
 class Preferred(NamedTuple):
@@ -46,6 +48,8 @@ def preferred_plan(
     Where no plan fits, the leanest is both. Without ``by_score`` the fastest is both. ``visits`` are those of the tasks, where they have
     begun.
     """
+    if visits is None and by_score and np.isinf(limit) and (found := _preferred_of_few(tasks)):
+        return found
     visits = visits_of(tasks) if visits is None else visits
     fastest = best_of(visits, tasks, limit)
     if fastest is None:
@@ -55,6 +59,29 @@ def preferred_plan(
     if fastest.tier == UNFIT or score == fastest.plan.seconds[0]:
         return Preferred(fastest, fastest, score=known)
     return Preferred(_best_score(visits, tasks, fastest) if by_score else fastest, fastest, by_score, known)
+
+
+def go_on(tasks: Sequence[Task], visits: list[Visit], found: Preferred) -> Preferred:
+    """The plan of the best score, where only the fastest was looked for."""
+    return found._replace(best=_best_score(visits, tasks, found.fastest), final=True)
+
+
+def _preferred_of_few(tasks: Sequence[Task]) -> Preferred | None:
+    """The plan of the best score of a few meshes, all of whose plans are opened; None where there are many, or none fits."""
+    some = [(at, task) for at, task in enumerate(tasks) if task.mesh.rows]
+    if not some or sum(task.mesh.rows * prod(usable_choices(task, task.mesh.columns).shape) for _, task in some) > FEW:
+        return None
+    plans = [open_rows(task, np.arange(task.mesh.rows)) for _, task in some]
+    for tier, room in enumerate(rooms(tasks[0])):
+        inside = [one.take(np.flatnonzero(one.device <= room)) for one in plans]
+        fastest = first_of_equals(inside, [at for at, _ in some], tier)
+        if fastest is not None:
+            best, least = fastest, float(scores(tasks[fastest.task], fastest.plan)[0])
+            known = least if tier == 0 else np.inf
+            for (at, task), own in zip(some, inside, strict=True):
+                best, least = _better(best, least, at, task, own)
+            return Preferred(best, fastest, score=known)
+    return None
 
 
 def score_of(tasks: Sequence[Task], visits: list[Visit], fastest: Fastest) -> float:

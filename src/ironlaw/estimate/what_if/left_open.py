@@ -52,7 +52,9 @@ def settings_left_open(estimate: Estimate, index: int = 0) -> Settings | None:
         found = search_settings(with_batch(bind_question(alone, estimate.folders)))
         if found is None:
             return None
-        seconds = float(answer_asked(with_options(alone.replace(rows=(found.row,)), found.variant), estimate.folders).step_seconds[0])
+        seconds = found.seconds
+        if asked.correction is not None:  # which a search does not read
+            seconds = float(answer_asked(with_options(alone.replace(rows=(found.row,)), found.variant), estimate.folders).step_seconds[0])
     except IronlawError:
         return None
     had = row._replace(overlap=frozenset(plan_data(group, at)["overlap"]))
