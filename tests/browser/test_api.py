@@ -90,7 +90,7 @@ def test_questions_with_a_few_likely_options_are_answered_as_described(described
 
 
 PAGES = (
-    "/", "/{verb}", "/part/{verb}", "/events/{verb}", "/report/{verb}", "/explain", "/column", "/offer", "/validation", "/learn",
+    "/", "/{verb}", "/part/{verb}", "/events/{verb}", "/report/{verb}", "/explain", "/column", "/curve", "/offer", "/validation", "/learn",
     "/learn/{topic}", "/catalog", "/catalog/{kind}/{name}", "/names/{kind}", "/static/{name}", "/openapi.json", "/saved", "/saved/{key}",
     "/files", "/diagnose", "/api/diagnose", "/report/diagnose",
 )  # fmt: skip
