@@ -45,6 +45,7 @@ VERBS = {  # module in the package, and summary
     "again": ("questions.again.options", "Ask the question of a saved answer again, with today's tool, and say what moved."),
     "read": ("cli.read", "Read a trainer's configuration: what is understood, from which line, and what is not."),
     "check": ("cli.check", "Check a trainer's configuration: does it run, does it fit, what is slow, what to change."),
+    "emit": ("cli.emit", "Write a plan as the configuration of a framework, with what starts it, and why each line is there."),
     "diagnose": ("cli.diagnose", "Diagnose a trace or log: the roof that binds, what to try, how it differs from the estimate."),
     "validate": ("cli.validate", "Measure the error of estimates on published runs, or on your own."),
     "runs": ("cli.runs", "Store measured runs: list, show, compare, gate."),
