@@ -66,7 +66,7 @@ def _meets(value: Any, wanted: Any) -> bool:
     if wanted == ">1":
         return isinstance(value, (int, float)) and value > 1
     if wanted in ("any", "none"):
-        return (value in (None, "")) == (wanted == "none")
+        return bool(wanted == "none") == (value in (None, ""))
     return value in wanted if isinstance(wanted, list) else bool(value == wanted)
 
 
