@@ -190,6 +190,32 @@ def test_no_modules_import_each_other_in_a_circle():
     graph.prepare()  # raises CycleError, which names the modules of a circle
 
 
+def test_every_function_of_a_module_is_named_somewhere_else():
+    """In src, in a tool or in the documentation; a function that only its own test calls is left over. Laws are the public face."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+    words = {word for tree in trees.values() for word in names_used(tree)}
+    for path in [*(paths.ROOT / "tools").glob("*.py"), *(paths.ROOT / "docs").rglob("*.md")]:
+        words |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    left_over = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.decorator_list and node.name not in words
+    ]
+    assert left_over == []
+
+
+def names_used(tree: ast.AST) -> Iterator[str]:
+    """The names that code reads, and the words of short texts, by which modules are called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 60:
+            yield from re.findall(r"\w+", node.value)
+
+
 def test_catalogue_and_hardware_numbers_stay_out_of_laws():
     for path in (ROOT / "law").glob("*.py"):
         assert "catalog" not in imports(path)

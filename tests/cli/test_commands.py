@@ -51,7 +51,7 @@ def test_json_has_the_keys_of_the_contract(ask):
     assert [key for key in row if key not in ("published_layouts", "faster_unmeasured")] == [  # which say something
         "schema_version", "tool_version", "calibration_version", "catalog_hash", "assumptions", "warnings", "headline", "step",
         "error_band", "nearest_runs", "support", "ceiling", "memory", "throughput", "mfu_waterfall", "parameters", "bound", "run", "rules",
-        "plan", "not_searched", "placement", "sources", "asked", "records",
+        "plan", "legal_values", "not_searched", "placement", "sources", "asked", "records",
     ]  # fmt: skip
     assert {"seconds", "band", "tree"} <= set(row["step"])
     assert {"name", "value", "unit", "law", "parts"} <= set(row["step"]["tree"])

@@ -14,7 +14,7 @@ from ironlaw.validate import predict
 from ironlaw.validate.fill import Apart, SkipError, number
 from ironlaw.validate.predict import prepare, times
 from ironlaw.validate.runs import RUNS, Measured, Skipped, read_runs
-from ironlaw.validate.stack import stack_of
+from ironlaw.validate.stack import Known, find_stack
 from made_runs import GPT, mapped, ready
 
 
@@ -116,8 +116,8 @@ def test_unknown_chunks_are_bracketed_and_scored_by_their_geometric_mean():
 
 
 def test_a_stack_is_recognised_by_a_word():
-    for name, taken in (("Megatron-DeepSpeed", "deepspeed"), ("JAX", "maxtext"), ("TorchTitan fork", "torchtitan")):
-        assert stack_of({"framework": name}) == taken
+    for name, taken in (("Megatron-DeepSpeed fork", "deepspeed"), ("JAX", "maxtext"), ("TorchTitan fork", "torchtitan")):
+        assert find_stack({"framework": name}) == (taken, Known.WORD)
 
 
 def seconds(run):

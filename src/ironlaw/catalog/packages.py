@@ -43,6 +43,10 @@ def packages() -> tuple[Package, ...]:
 
 @cache
 def _packages(search: tuple[str, ...]) -> tuple[Package, ...]:
+    """The packages in some folders of Python modules; read once for each set of folders.
+
+    Entry points are slow to import, so they are asked only where a folder declares one of this group.
+    """
     if not any(_declares(folder) for folder in dict.fromkeys(search)):
         return ()
     from importlib.metadata import entry_points

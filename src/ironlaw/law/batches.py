@@ -70,7 +70,7 @@ def accumulated_step_simple(num_microbatches, micro_time, sync_time):
         sync_time [s]: overhead of one more, >= 0
     Offset [s]: k - 1 of them
     Returns [s]: time
-    Source: the training chapter, section "Gradient accumulation", equation of the effective time
+    Source: the training chapter (docs/documents/003-training-chapter.md), section "Gradient accumulation", equation of the effective time
     Leaves out: the one synchronisation that every step has
 
     >>> round(float(accumulated_step_simple(4, 1.0, 0.03)), 9)  # an overhead of 3 %, in the chapter's range of 2 to 5
@@ -138,7 +138,7 @@ def batch_of_parameters(parameters, seq_len):
         parameters [1]: parameters N, > 0
         seq_len [token]: tokens of a sequence, >= 0
     Returns [token]: what the document calls the critical batch
-    Source: the study of ten sites, section "Critical batch size"; errata E004-1
+    Source: the study of ten sites (docs/documents/004-across-data-centres.md), section "Critical batch size"; errata E004-1
     Leaves out: the compute, on which the law is
 
     >>> round(float(batch_of_parameters(70e9, 4096)))  # worked in the study of ten sites

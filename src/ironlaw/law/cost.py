@@ -46,7 +46,7 @@ def per_bandwidth(price, bandwidth):
         price [USD/s]: price of one accelerator, >= 0
         bandwidth [B/s]: its HBM bandwidth, > 0
     Returns [USD/B]: price of a byte; times 3600e12 it reads as USD/h for each TB/s
-    Source: the cost-of-bandwidth note, section 7 ($/TB/s/h)
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 7 ($/TB/s/h)
     Leaves out: that work bound by compute does not follow it: see per_flop
 
     >>> round(float(per_bandwidth(3.93 / 3600, 3.35e12)) * 3600 * 1e12, 4)  # H100; worked in the cost-of-bandwidth note
@@ -79,7 +79,7 @@ def per_token(gpus, price, tokens_per_second):
         price [USD/s]: price of one accelerator, >= 0
         tokens_per_second [token/s]: tokens all of them train on in a second, > 0
     Returns [USD/token]: price of a token
-    Source: the cost-of-bandwidth note, section 7 ($/hr over tokens/s)
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 7 ($/hr over tokens/s)
     Leaves out: failures and idle time
 
     >>> round(float(per_token(150, 3.93 / 3600, 200e3)) * 1e6, 5)  # H100; worked in the cost-of-bandwidth note

@@ -22,7 +22,7 @@ def storage_rate(disk, network, sustained_fraction, access_factor):
         sustained_fraction [1]: share of the datasheet rate that is held, in [0, 1]
         access_factor [1]: 1 for sequential reads, about 0.1 for small random ones, in [0, 1]
     Returns [B/s]: rate
-    Source: the training chapter, data pipeline (storage bandwidth, sequential and random)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline (storage bandwidth, sequential and random)
     Leaves out: caches of the operating system, latency of metadata
 
     >>> [round(float(storage_rate(3.5, np.inf, *held)), 3) for held in ((1, 0.1), (0.5, 1), (0.5, 0.1))]  # GB/s
@@ -40,7 +40,7 @@ def path_rate(storage, system, accelerator):
         system [B/s]: rate of host memory, > 0
         accelerator [B/s]: rate into the accelerator's memory, > 0
     Returns [B/s]: rate
-    Source: the training chapter, data flows (three tiers of memory)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data flows (three tiers of memory)
     Leaves out: caches, and data that is read once and kept
 
     >>> float(path_rate(2.0, 100.0, 900.0))  # GB/s; worked in the training chapter
@@ -56,7 +56,7 @@ def workers_rate(workers, transform_time):
         workers [1]: processes that prepare batches, >= 0
         transform_time [s]: time of one worker for one batch, > 0
     Returns [1/s]: batches in a second
-    Source: the training chapter, data pipeline (preprocessing throughput)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline (preprocessing throughput)
     Leaves out: workers that share too few cores
 
     >>> round(float(workers_rate(4, 0.03)), 2)  # worked in the training chapter
@@ -72,7 +72,7 @@ def workers_needed(transform_time, step_time):
         transform_time [s]: time of one worker for one batch, >= 0
         step_time [s]: time of a step that waits for nothing, > 0
     Returns [1]: workers, a whole number
-    Source: the training chapter, data pipeline; workers_rate solved for the workers
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline; workers_rate solved for the workers
     Leaves out: spread of the times; one more worker than this hides it
 
     >>> float(workers_needed(0.03, 0.01))  # worked in the training chapter
@@ -90,7 +90,7 @@ def tokenise_time(tokens, token_rate, workers):
         token_rate [token/s]: tokens one worker makes in a second, > 0
         workers [1]: workers that share the batch, > 0
     Returns [s]: time
-    Source: the training chapter, the input pipeline of GPT-2
+    Source: the training chapter (docs/documents/003-training-chapter.md), the input pipeline of GPT-2
     Leaves out: batches that are stored as tokens, for which there is nothing to do
 
     >>> [round(float(tokenise_time(32768, 5e5, n)) * 1e3, 3) for n in (1, 8)]  # ms; worked in the training chapter
@@ -124,7 +124,7 @@ def buffer_memory(prefetch, processing, in_transfer, size):
         in_transfer [1]: batches on their way to the accelerator, >= 0
         size [B]: one batch in host memory, >= 0
     Returns [B]: memory
-    Source: the training chapter, data pipeline (memory of the buffers)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline (memory of the buffers)
     Leaves out: the workers' own memory
 
     >>> float(buffer_memory(2, 1, 1, 100e6)) / 1e6  # MB; worked in the training chapter
@@ -143,7 +143,7 @@ def supply_time(fetch, process, transfer, overlapped):
         transfer [s]: time to copy it to the accelerator, >= 0
         overlapped [1]: whether the stages run beside each other, 0 or 1
     Returns [s]: time from one batch to the next
-    Source: the training chapter, data pipeline (time of an iteration)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline (time of an iteration)
     Leaves out: filling the pipeline at the start
 
     >>> [float(supply_time(10.0, 15.0, 5.0, at)) for at in (0, 1)]  # ms; worked in the training chapter
@@ -162,7 +162,7 @@ def waiting(supply_time, step_time, overlapped):
         step_time [s]: time of a step that waits for nothing, >= 0
         overlapped [1]: whether batches are prepared beside the step, 0 or 1
     Returns [s]: time lost in every step
-    Source: the training chapter, data pipeline (time of an iteration)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline (time of an iteration)
     Leaves out: batches ready at the start, which run out
 
     >>> [float(waiting(15.0, 10.0, at)) for at in (0, 1)]
@@ -179,7 +179,7 @@ def fed(step_time, waited):
         step_time [s]: time of a step that waits for nothing, > 0
         waited [s]: time it waits for its batch, >= 0
     Returns [1]: share; overlapped, it is the rate of the pipeline over that of the accelerators, at most 1
-    Source: the training chapter, data pipeline (utilisation of starved accelerators)
+    Source: the training chapter (docs/documents/003-training-chapter.md), data pipeline (utilisation of starved accelerators)
     Leaves out: how well a step uses the machine: see run.mfu
 
     >>> [round(float(fed(1 / rate, 1 / 200 - 1 / rate)), 3) for rate in (1000, 2000)]  # 200 a second; worked in the training chapter

@@ -116,7 +116,7 @@ def household_months(energy, household_energy):
         energy [J]: energy from the grid, >= 0
         household_energy [J]: what a household takes in a month, > 0
     Returns [1]: months
-    Source: the training chapter, the carbon footprint of a run, at 900 kWh a month
+    Source: the training chapter (docs/documents/003-training-chapter.md), the carbon footprint of a run, at 900 kWh a month
     Leaves out: everything a household burns besides
 
     >>> round(float(household_months(33055.5555556, 900.0)), 3)  # kWh; worked in the training chapter

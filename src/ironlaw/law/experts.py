@@ -16,7 +16,7 @@ def routed_rows(tokens, num_experts_per_tok, tp, etp, imbalance):
 
     Parameters
         tokens [token]: tokens of a micro-batch on a tensor-parallel group, >= 0
-        num_experts_per_tok [1]: experts a token visits on average, > 0; below 1 where some are zero experts, which compute nothing
+        num_experts_per_tok [1]: experts a token visits on average, below 1 where some are zero experts that compute nothing, > 0
         tp [1]: tensor parallel ranks, >= 1
         etp [1]: tensor parallel ranks inside an expert, >= 1
         imbalance [1]: rows of the busiest rank over the mean, >= 1
@@ -41,7 +41,7 @@ def distinct_share(domains, num_experts_per_tok, n_group, topk_group):
 
     Parameters
         domains [1]: places the experts are spread over: scale-up domains, or ranks, >= 1
-        num_experts_per_tok [1]: experts a token visits on average, > 0; below 1 where some are zero experts, which compute nothing
+        num_experts_per_tok [1]: experts a token visits on average, below 1 where some are zero experts that compute nothing, > 0
         n_group [1]: groups the experts are split into, >= 1
         topk_group [1]: groups a token's experts lie in at most, >= 1
     Where: n_group >= topk_group
@@ -179,7 +179,7 @@ def routing_deviation(rows, num_experts, num_experts_per_tok):
     Parameters
         rows [token]: mean rows of the place: an expert, or a rank of experts, >= 0
         num_experts [1]: experts that a token chooses from, >= 1
-        num_experts_per_tok [1]: experts a token visits on average, > 0; below 1 where some are zero experts, which compute nothing
+        num_experts_per_tok [1]: experts a token visits on average, below 1 where some are zero experts that compute nothing, > 0
     Where: num_experts >= num_experts_per_tok
     Returns [token]: deviation
     Offset [token]: a deviation grows as the root of the rows

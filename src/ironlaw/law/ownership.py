@@ -85,7 +85,7 @@ def break_even_runs(purchase, rent, running):
         running [USD]: what one run costs on machines of one's own; 0 in the simplified model, >= 0
     Where: rent > running
     Returns [1]: runs, back to back
-    Source: the training chapter, the utility bill, which has running 0: a lower bound
+    Source: the training chapter (docs/documents/003-training-chapter.md), the utility bill, which has running 0: a lower bound
     Leaves out: time between runs, and what machines cost in it: see payback_time
 
     >>> float(break_even_runs(30e6, 1415571.2841253793, 0.0))  # worked in the training chapter

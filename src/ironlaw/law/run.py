@@ -43,7 +43,7 @@ def iron_law(operations, peak, efficiency):
         peak [FLOP/s]: peak rate of all accelerators together, > 0
         efficiency [1]: fraction of it that is reached, > 0
     Returns [s]: time
-    Source: the training chapter, section "The iron law of training performance";
+    Source: the training chapter (docs/documents/003-training-chapter.md), section "The iron law of training performance";
         after Patterson and Hennessy, Computer Organization and Design, section 1.6
     Leaves out: where the efficiency comes from, which is what the rest of ironlaw answers
 

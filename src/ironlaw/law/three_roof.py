@@ -19,7 +19,7 @@ def flop_per_token(parameters, kappa, gamma):
         kappa [FLOP/token]: operations for each parameter: 6 to train, 2 for forward alone, >= 0
         gamma [1]: recomputation, 1 for none, 1.1 to 1.4 usual, >= 1
     Returns [FLOP/token]: operations
-    Source: the cost-of-bandwidth note, section 2
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 2
     Leaves out: attention scores
 
     >>> float(flop_per_token(70e9, 6, 1.2))  # worked in the cost-of-bandwidth note
@@ -40,7 +40,7 @@ def traffic_per_token(parameters, optimizer_traffic, tokens_per_step, activation
         hidden_size [1]: width h, >= 0
         bytes_per_element [B]: bytes e of an activation, >= 0
     Returns [B/token]: bytes moved
-    Source: the cost-of-bandwidth note, section 2
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 2
     Leaves out: weights read for every micro-batch, three passes of them (errata E000-3)
 
     >>> float(traffic_per_token(70e9, 16, 512000, 5, 80, 8192, 2))  # worked in the cost-of-bandwidth note
@@ -88,7 +88,7 @@ def network_as_printed(parameters, bytes_per_element, tokens_per_step):
         bytes_per_element [B]: bytes e of a gradient, >= 0
         tokens_per_step [token]: tokens B of the global batch, > 0
     Returns [B/token]: bytes sent
-    Source: the cost-of-bandwidth note, section 4
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 4
     Leaves out: that a rank trains on its own part of the batch only: see network_per_token
 
     >>> float(network_as_printed(70e9, 2, 512000))  # worked in the cost-of-bandwidth note
@@ -105,7 +105,7 @@ def compute_roof(peak, flop_per_token):
         peak [FLOP/s]: peak rate, >= 0
         flop_per_token [FLOP/token]: operations of a token, > 0
     Returns [token/s]: tokens a second and accelerator
-    Source: the cost-of-bandwidth note, section 3
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 3
     Leaves out: efficiency
 
     >>> float(compute_roof(1000e12, 504e9))  # worked in the cost-of-bandwidth note
@@ -121,7 +121,7 @@ def hbm_roof(bandwidth, traffic_per_token):
         bandwidth [B/s]: HBM bandwidth, >= 0
         traffic_per_token [B/token]: HBM bytes of a token, > 0
     Returns [token/s]: tokens a second and accelerator
-    Source: the cost-of-bandwidth note, section 3
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 3
     Leaves out: efficiency
 
     >>> float(hbm_roof(4.8e12, 8741100.0))  # worked in the cost-of-bandwidth note
@@ -137,7 +137,7 @@ def network_roof(line_rate, network_per_token):
         line_rate [B/s]: bandwidth of an accelerator's NICs, one direction, >= 0
         network_per_token [B/token]: bytes sent for a token, > 0
     Returns [token/s]: tokens a second and accelerator
-    Source: the cost-of-bandwidth note, section 4
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 4
     Leaves out: latency, efficiency
 
     >>> round(float(network_roof(25e9, 3828125.0)), 9)  # worked in the cost-of-bandwidth note
@@ -171,7 +171,7 @@ def rate(compute_roof, hbm_roof, network_roof, efficiency):
         network_roof [token/s]: tokens a second that the network allows, infinite where nothing is sent, > 0
         efficiency [1]: utilisation u of whichever binds, >= 0
     Returns [token/s]: tokens a second and accelerator
-    Source: the cost-of-bandwidth note, section 4
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 4
     Leaves out: time in which the three do not overlap: see rate_serial
 
     >>> round(float(rate(900e12 / 504e9, 383246.96, 45714.3, 0.75)), 9)  # worked in the cost-of-bandwidth note
@@ -208,7 +208,7 @@ def gpus_for(tokens_per_second, tokens_per_second_per_gpu):
         tokens_per_second_per_gpu [token/s]: tokens a second of one, > 0
     Offset [token, s]: whole accelerators, at least one
     Returns [1]: accelerators
-    Source: the cost-of-bandwidth note, section 5
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 5
     Leaves out: a rate of one that falls with their number
 
     >>> float(gpus_for(200e3, 1339.2857142857144))  # worked in the cost-of-bandwidth note
@@ -225,7 +225,7 @@ def cluster_traffic(tokens_per_second, traffic_per_token):
         tokens_per_second [token/s]: tokens of all accelerators, >= 0
         traffic_per_token [B/token]: HBM bytes of a token, >= 0
     Returns [B/s]: bandwidth of the cluster
-    Source: the cost-of-bandwidth note, section 5
+    Source: the cost-of-bandwidth note (docs/documents/000-cost-of-bandwidth.md), section 5
     Leaves out: what the accelerators have, which is more
 
     >>> float(cluster_traffic(200e3, 8741100.0)) / 1e12  # worked in the cost-of-bandwidth note

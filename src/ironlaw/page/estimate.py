@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from htpy import Element, Node, a, div, fragment, li, p, span, strong, ul
+from htpy import Element, Node, div, fragment, li, p, span, strong, ul
 
 from ironlaw.page.figure import Draws, no_figure
 from ironlaw.page.parts import Branch, Cell, Ghost, Segment, View, block, facts, link, meter, rows_table, strip, tree, value, warning
@@ -456,8 +456,3 @@ def sources_block(answer: Answer) -> Node:
     return block(
         "Sources", rows_table([Cell("Grade"), Cell("Source"), Cell("Read", True)], rows, caption="Sources"), aside=f"{len(rows)} records"
     )
-
-
-def skip_link() -> Element:
-    """The link to the answer that comes first for keyboards."""
-    return a(".skip", href="#answer")["Skip to the answer"]

@@ -25,7 +25,6 @@ HOST_SAYS = {
     "allocator": "asks for memory",
     "host launch": "launches",
 }
-WAITS = {"data": "waits for data", "dispatch": "waits for the host", "idle": "idle"}
 
 
 def timeline(files: Sequence[Answer]) -> Node:

@@ -84,11 +84,12 @@ def _near_batch(best: Choice, gpus: float, rate: float) -> dict[str, Any] | None
     """The best plan with a batch near the best plan's that gives more tokens per second on ``gpus`` than ``rate``; None without one."""
     setting = best.setting
     bound = with_row(setting.base, gpus, setting.batch)
-    seconds = setting.batch * setting.real_tokens / rate
-    found = near_batch(bound, bound.asked.rows[0], setting.question.space, Bounds(), seconds / setting.level, worth=1.0)
-    if found is None:
+    to_beat = setting.batch * setting.real_tokens / rate / setting.level  # seconds of a step at that rate, before own runs correct it
+    near = near_batch(bound, bound.asked.rows[0], setting.question.space, Bounds(), to_beat, worth=1.0)
+    if near is None:
         return None
-    plan, _ = _best_of([replace(setting, base=with_row(setting.base, gpus, found.value), gpus=gpus, swept=None)])
+    with_near_batch = replace(setting, base=with_row(setting.base, gpus, near.value), gpus=gpus, swept=None)
+    plan, _ = _best_of([with_near_batch])
     entry = None if plan is None else _entry(best, plan)
     return entry if entry and entry["tokens_per_second"] > rate else None
 

@@ -16,7 +16,7 @@ from ironlaw.estimate.answer.bands import PARTS
 from ironlaw.estimate.evidence.published_runs import Evidence, write_evidence
 from ironlaw.files import read_shipped, write_file
 from ironlaw.validate import own_runs, widths
-from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times, read_record
+from ironlaw.validate.fit import COVERAGE, RECORD, Constant, Fit, ablations, constants, fitted_rows, held_out_times
 from ironlaw.validate.plans import Pair, difference_spreads, pairs_of, slope, slope_note, told_apart_note
 from ironlaw.validate.predict import Prepared
 from ironlaw.validate.runs import RUNS
@@ -111,17 +111,6 @@ def write_fit(
 def band_figures(prepared: Prepared, predicted: Any, learned: LearnedBands) -> dict[str, Any]:
     """What the record of a fit says of bands."""
     return {"bands_held_out": learned.without, **learned.figures, "headline": headline(score(prepared, predicted, [], learned.half_width))}
-
-
-def relearn_bands(prepared: Prepared, generic: Prepared, memory: dict[str, tuple[float, float, int, int]], record: Path = RECORD) -> None:
-    """Write bands, their evidence and their figures again, with the constants that the record has."""
-    fit, table = read_record(record)
-    learned = learn_bands(prepared, generic, fit)
-    predicted = held_out_times(prepared, fit)
-    write_file(record, (json.dumps({**table, **band_figures(prepared, predicted, learned)}, indent=1) + "\n").encode())
-    write_bands(learned, memory, pairs_of(prepared, predicted), pairs_of(prepared, predicted, ()))
-    write_evidence(learned.evidence)
-    write_support(prepared)
 
 
 def _rounded(values: Any) -> dict[str, float]:

@@ -41,15 +41,6 @@ def find_stack(cells: Cells, folders: tuple[str, ...] = ()) -> tuple[str, Known]
     return generic_stack(cells, folders), Known.GENERIC
 
 
-def stack_of(cells: Cells) -> str:
-    """The framework record to use for an unknown name: by a word in it, else by the plan.
-
-    >>> stack_of({"framework": "TorchTitan fork"}), stack_of({"framework": "home-made", "tp": "8"})
-    ('torchtitan', 'megatron')
-    """
-    return _by_word(cells.get("framework", "")) or generic_stack(cells)
-
-
 def _by_word(name: str) -> str:
     for word, framework in _STACKS:
         if re.search(rf"\b{re.escape(word)}" if len(word) < 4 else re.escape(word), name.lower()):

@@ -83,6 +83,7 @@ def common_keys(
 def row_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
     """One row of a group as the object of its JSON."""
     from ironlaw.estimate.answer.bands import band_data, nearest_runs, step_band
+    from ironlaw.estimate.answer.legal_values import legal_values
     from ironlaw.estimate.answer.many_lengths import documents_data
     from ironlaw.estimate.answer.parameters import parameters_data
     from ironlaw.estimate.answer.reproduce import asked_data, records_data
@@ -118,6 +119,7 @@ def row_data(group: Group, at: int, explain: bool = False) -> dict[str, Any]:
         "run": _run_with_bands(group, at),
         "rules": {name: bool(number(column, at)) for name, column in group.rules.items()},
         "plan": plan_data(group, at),
+        "legal_values": legal_values(group, at),
         "not_searched": list(unsearched_data(group, at)),
         "placement": placement_data(group, at),
         **({"laws": laws_of(trees_of(group))} if explain else {}),

@@ -87,14 +87,19 @@ def check(values: dict[str, Any], workload: Workload, estimate: Estimate | None,
     predicts = estimate if estimate is not None and estimate.legal[0] else None
     memory = count_memory(values, workload, predicts, gpus)
     workload.record(*memory.terms.values())
-    hand = memory
     layers = workload.model.num_hidden_layers
-    interval = float(activations.optimal_interval(layers, 1.0, 1.0))
-    least = float(activations.checkpointed_simple(layers, interval, hand["layer"]))
-    remedies = list_remedies(values, workload, predicts, memory)
+    interval = float(activations.optimal_interval(layers, 1.0, 1.0))  # a checkpoint counted as large as a layer
     predicted = _predict(predicts) if predicts is not None else None
-    why_not = "" if predicted else workload.why_no_mfu(gpus)
-    return Checks(memory, mfu, workload.mfu_name, interval, least, predicted, why_not, remedies)
+    return Checks(
+        memory=memory,
+        mfu=mfu,
+        mfu_name=workload.mfu_name,
+        best_interval=interval,
+        least_at_best_interval=float(activations.checkpointed_simple(layers, interval, memory["layer"])),
+        predicted=predicted,
+        why_not="" if predicted else workload.why_no_mfu(gpus),
+        remedies=list_remedies(values, workload, predicts, memory),
+    )
 
 
 def tables(checks: Checks, workload: Workload) -> list[Table]:
