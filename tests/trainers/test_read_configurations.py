@@ -81,3 +81,10 @@ def test_an_adapter_that_is_off_is_told(tmp_path):
 def test_a_script_of_megatron_is_still_read_as_one(tmp_path):
     text = "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --num-layers 2\n"
     assert reading(tmp_path, "m.sh", text) is None
+
+
+@pytest.mark.parametrize(("line", "precision"), [("", "bf16"), ("bf16: false", "fp32"), ("bf16: false\nfp16: true", "fp16")])
+def test_a_switch_that_is_off_takes_its_default_away(tmp_path, line, precision):
+    """TRL computes in bf16 by default; its switch turns that off."""
+    text = f"model_name_or_path: {LLAMA}\nper_device_train_batch_size: 1\nmax_length: 1024\nuse_peft: true\n{line}\n"
+    assert reading(tmp_path, "sft.yaml", text, 1).options["precision"] == precision

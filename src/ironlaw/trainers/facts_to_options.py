@@ -21,6 +21,8 @@ class Derivation:
         self.origin: dict[str, Fact] = {}
         self.needed: list[str] = []
         for name, default in table.defaults.items():
+            if (name, str(default.value)) in walked.denied:
+                continue
             if name not in walked.facts and (name not in _OF_ADAPTERS or self.flag("lora.on")):
                 walked.facts[name] = Fact(default.value, "", name, 0)
                 if default.why:

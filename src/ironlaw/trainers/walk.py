@@ -51,6 +51,7 @@ class Walked:
         self.refused: list[Told] = []
         self.unknown: list[Told] = []
         self.assumed: list[Told] = []
+        self.denied: set[tuple[str, str]] = set()  # values of facts whose switch is off: no default gives them
         self.left: set[str] = set()  # facts that a file leaves to the trainer with the word auto
 
     def take(self, name: str, fact: Fact) -> None:
@@ -130,6 +131,7 @@ def _take(entry: Entry, row: Row, file: str, walked: Walked) -> None:
         return
     if row.on:
         if _is_off(entry.value):
+            walked.denied.add((row.to, row.on))
             walked.ignored.append(_told(entry, file, "off"))
         else:
             walked.take(row.to, Fact(row.on, file, entry.key, entry.line, entry.column, entry.value))
