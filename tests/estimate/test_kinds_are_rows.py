@@ -62,6 +62,10 @@ OTHER_WORDS = {
     ("launch/megatron/options.py", "kind not in ('alltoall', 'flex')"): "values of --moe-token-dispatcher-type",
     ("launch/megatron/options.py", "name == 'sgd'"): "a value of --optimizer of Megatron-LM",
     ("launch/megatron/options.py", "name == 'adam'"): "a value of --optimizer of Megatron-LM",
+    ("launch/shell.py", "word.rpartition('/')[2] in TRAINER_COMMANDS"): "commands that start a trainer",
+    ("launch/write/launchers.py", "start.by == 'deepspeed'"): "commands that start a trainer",
+    ("launch/write/tables.py", "name not in FRAMEWORKS"): "words of --for",
+    ("trainers/read.py", "one.name not in LAUNCHERS"): "files that start a trainer",
     ("question/recipes.py", "word not in _SILENT"): "words that say nothing in the text of a precision",
     ("questions/sites/exchange.py", "way == 'ring'"): "how sites exchange: ring, tree or pipe",
 }

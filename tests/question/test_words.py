@@ -25,7 +25,7 @@ NEEDED = {
 RUN = {
     verb: ["--tokens", "1T"] if "tokens" in options(verb) and verb != "compare" else []
     for verb in MODULES
-    if verb not in ("diagnose", "textbook")
+    if verb not in ("diagnose", "textbook", "check")  # check answers with findings
 }
 
 

@@ -287,8 +287,8 @@ def rule_recomputation(d: Derivation) -> None:
 def rule_offloading(d: Derivation) -> None:
     """What is moved to the host: optimizer states, parameters, activations, or states on NVMe."""
     moved = [] if d.get("offload+") is None else str(d.get("offload+")).split(LISTS)
-    if "parameters" in moved and d.get("zero") is not None and float(d.get("zero")) < 3 and d.options["framework"] == "deepspeed":
-        d.refuse("offload+", "offload_param needs ZeRO stage 3")
+    if "parameters" in moved and d.get("zero") is not None and float(d.get("zero")) < 3:
+        d.refuse("offload+", "weights come from the host layer by layer, which needs ZeRO 3 (FULL_SHARD)")
     d.give("offload", ",".join(dict.fromkeys(moved)) or "none", "offload+")
     if (part := d.get("offload_fraction")) is not None and "optimizer" in moved:
         d.give("offload_fraction", part, "offload_fraction")
