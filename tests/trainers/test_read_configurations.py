@@ -88,3 +88,9 @@ def test_a_switch_that_is_off_takes_its_default_away(tmp_path, line, precision):
     """TRL computes in bf16 by default; its switch turns that off."""
     text = f"model_name_or_path: {LLAMA}\nper_device_train_batch_size: 1\nmax_length: 1024\nuse_peft: true\n{line}\n"
     assert reading(tmp_path, "sft.yaml", text, 1).options["precision"] == precision
+
+
+@pytest.mark.parametrize(("stage", "refused"), [(2, ["weights in host memory need ZeRO stage 3"]), (3, [])])
+def test_deepspeed_keeps_weights_in_the_host_with_stage_3_alone(tmp_path, stage, refused):
+    text = f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": {stage}, "offload_param": {{"device": "cpu"}}}}}}'
+    assert [one.why for one in reading(tmp_path, "ds.json", text, 8).refused] == refused

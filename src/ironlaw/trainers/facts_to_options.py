@@ -174,8 +174,6 @@ def rule_sharding(d: Derivation) -> None:
     elif stage is None:
         stage = 0.0
         d.assume("neither FSDP nor DeepSpeed is configured in this file: data parallelism, every rank keeps all states")
-    if d.options.get("pp", 1) > 1 and stage == 3 and d.options["framework"] == "deepspeed":
-        d.refuse("zero", "ZeRO 3 does not go with a pipeline in DeepSpeed")
     d.give("zero", stage, "zero")
 
 
@@ -287,8 +285,8 @@ def rule_recomputation(d: Derivation) -> None:
 def rule_offloading(d: Derivation) -> None:
     """What is moved to the host: optimizer states, parameters, activations, or states on NVMe."""
     moved = [] if d.get("offload+") is None else str(d.get("offload+")).split(LISTS)
-    if "parameters" in moved and d.get("zero") is not None and float(d.get("zero")) < 3:
-        d.refuse("offload+", "weights come from the host layer by layer, which needs ZeRO 3 (FULL_SHARD)")
+    if (needed := d.number("offload.zero")) and (d.number("zero", 0.0) or 0.0) < needed:
+        d.refuse("offload+", f"weights in host memory need ZeRO stage {needed:g}")
     d.give("offload", ",".join(dict.fromkeys(moved)) or "none", "offload+")
     if (part := d.get("offload_fraction")) is not None and "optimizer" in moved:
         d.give("offload_fraction", part, "offload_fraction")
