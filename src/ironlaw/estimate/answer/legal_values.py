@@ -9,6 +9,7 @@ import numpy as np
 
 from ironlaw.catalog import load
 from ironlaw.catalog.abilities import has
+from ironlaw.catalog.sourced import watch_sources
 from ironlaw.divisors import divisors
 from ironlaw.estimate.answer.group import Group
 from ironlaw.estimate.bind.cluster import can_run
@@ -21,6 +22,7 @@ from ironlaw.question.defaults import CP_METHODS, DISPATCHERS, SCHEDULES
 
 Values = dict[str, float]  # of one plan, by the names of its columns
 _SPLITS = ("tp", "pp", "cp")  # axes whose ranks leave the others to data parallelism
+MOST_CHUNKS = 1024  # of layers a rank: more are no model's
 _STAGES = (0.0, 1.0, 2.0, 3.0)  # of ZeRO
 _RECOMPUTE = ("none", "selective", "full")
 # axes of the job, not of its plan: their values, and whether they say something of a job
@@ -37,6 +39,11 @@ def legal_values(group: Group, at: int) -> dict[str, list[Any]]:
     One axis changes, and what has to follow it follows: data-parallel ranks are what tensor, pipeline and context ranks leave of the
     accelerators; other stages are split evenly; without tensor parallelism there is no sequence parallelism.
     """
+    with watch_sources(None):  # what other precisions cite is not of this answer
+        return _legal_values(group, at)
+
+
+def _legal_values(group: Group, at: int) -> dict[str, list[Any]]:
     now = {name: float(np.broadcast_to(getattr(group.plan, name), (group.plan.rows,))[at]) for name in Plan.fields}
     found = dict(_numbers(group.job, now))
     found["recompute"] = [
@@ -59,9 +66,9 @@ def _numbers(job: Job, now: Values) -> Iterator[tuple[str, list[Any]]]:
 
 def _candidates(job: Job, now: Values) -> Iterator[tuple[str, Sequence[float]]]:
     """The values of each axis that could be legal, by what they must divide."""
-    gpus, ranks = int(now["gpus"]), int(now["dp_replicate"] * now["dp_shard"])
+    gpus, ranks = int(now["gpus"]), max(int(now["dp_replicate"] * now["dp_shard"]), 1)  # 0 of a plan that cannot be
     yield from ((axis, divisors(gpus)) for axis in _SPLITS)
-    yield "vpp", tuple(float(chunks) for chunks in range(1, int(job.model.num_hidden_layers // now["pp"]) + 1))
+    yield "vpp", tuple(float(chunks) for chunks in range(1, min(int(job.model.num_hidden_layers // now["pp"]), MOST_CHUNKS) + 1))
     if job.model.num_experts:
         yield "ep", divisors(gpus)
         yield "etp", divisors(int(now["tp"]))
@@ -88,7 +95,7 @@ def _data_parallel(plan: Values) -> Values:
     ranks = plan["gpus"] / (plan["tp"] * plan["pp"] * plan["cp"])
     if plan["zero"] == 0.0:
         return {"dp_replicate": ranks, "dp_shard": 1.0}
-    copies = plan["dp_replicate"]
+    copies = max(plan["dp_replicate"], 1.0)
     if plan["dp_shard"] == 1.0 or ranks % copies:
         copies = 1.0
     return {"dp_replicate": copies, "dp_shard": ranks / copies}
