@@ -91,7 +91,7 @@ def test_a_layout_that_needs_more_accelerators_says_why():
     layout = next(one for one in LAYOUTS if one.name == "dense-70b-h100-nemo")
     timed = time_layout(bound, job, row, read_space(None), layout)
     assert timed.seconds is None
-    assert "16 gpus do not factor" in timed.why_not
+    assert "16 accelerators are no multiple of its tp x pp x cp, 32" in timed.why_not
 
 
 def test_chunks_divide_the_layers_and_micro_batches_the_sequences():
@@ -178,3 +178,8 @@ def test_the_axes_of_a_layout_are_those_of_its_plans():
     assert is_published((first, second), columns).tolist() == [True, True]
     columns["vpp"] = np.array([8.0, 4.0])
     assert is_published((first, second), columns).tolist() == [True, False]
+
+
+def test_a_layout_that_does_not_divide_the_accelerators_says_so():
+    (layout, *_) = ironlaw.estimate("llama-3-70b", on="h100-sxm", gpus=500, global_batch_size=500).row(0)["published_layouts"]
+    assert layout["why_not"] == "500 accelerators are no multiple of its tp x pp x cp, 32"

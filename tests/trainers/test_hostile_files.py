@@ -91,3 +91,11 @@ def test_a_broken_configuration_of_a_model_is_refused_by_its_own_reader(ask, tmp
     (tmp_path / "config.json").write_text('{"model_type": "llama", ' + sizes + ', "rms_norm_eps": 1e-5, "max_position_embeddings": 512')
     status, out, err = ask("estimate", "config.json", "--on", "h100-sxm", "--gpus", 1)
     assert (status, out) == (3, "") and "config.json" in err and "config.json:1:" not in err
+
+
+def test_a_file_that_is_not_there_is_an_error(ask, tmp_path):
+    """A check in a hook must not pass because of a wrong name."""
+    there, gone = tmp_path / "a.yaml", tmp_path / "gone.yaml"
+    there.write_text("base_model: x/y\nmicro_batch_size: 2\nsequence_len: 128\nbf16: true\n")
+    assert ask("check", gone)[0] == 1 and ask("read", gone)[0] == ask("read", f"{there},{gone}")[0] == 3
+    assert "gone.yaml: cannot be read: No such file" in ask("read", f"{there},{gone}")[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ironlaw.errors import InputError, MissingOptionError, QuestionError, UnsupportedError, quote
-from ironlaw.files import is_file, read_text
+from ironlaw.files import is_file, open_file, read_text
 from ironlaw.frozen import Frozen
 from ironlaw.question.read import read_options
 from ironlaw.trainers.entries import Entry, Parsed, wrong
@@ -93,6 +93,9 @@ def read_trainer_files(text: str, gpus: int | None = None, megatron: bool = Fals
     ``megatron``: read scripts of Megatron-LM too, which ``ironlaw estimate`` reads in its own way.
     """
     files, model = split_names(text)
+    for part in model.split(",") if files else [text] if megatron else []:
+        if not files or Path(part).suffix.lower() in SYNTAXES:  # a name that is no file here: the error says why
+            open_file(part).close()
     if not files:
         return None
     first = parse_file(*files[0])

@@ -100,6 +100,10 @@ def _sizes(row: Row) -> dict[str, float]:
 def time_layout(bound: Bound, job: Job, row: Row, space: Space, layout: Layout) -> Timed:
     """The step of a layout on a row's job: of the fastest plan with its axes that keeps memory free, or fits; or why there is none."""
     axes = axes_on(job, _sizes(row), layout)
+    gpus, ranks = row.gpus or 1.0, axes["tp"] * axes["pp"] * axes["cp"]
+    if gpus % ranks:
+        shown = {name: value if isinstance(value, str) else int(value) for name, value in axes.items()}
+        return Timed(layout, shown, why_not=f"{gpus:,.0f} accelerators are no multiple of its tp x pp x cp, {ranks:,.0f}")
     own = job.replace(count_embedding=True) if layout.count_embedding else job
     rows = list(_open_rows(bound, own, row, space, axes, layout.overlap))
     plan = plan_of_rows(own, rows)
