@@ -88,7 +88,7 @@ def pareto_memory(answer: Answer) -> Spec:
         )
     marks.append(layer({"type": "point", "filled": True, "size": 90, "color": "@accent"}, [at], x=x, y=y))
     named = _named({**at, "name": f"best: {_words(plan)}"}, rows)
-    marks += [_label(one, x, y) for one in named if one is named[0] or abs(one["GiB"] - at["GiB"]) > 0.06 * limit]
+    marks += [_label(one, x, y, limit) for one in named if one is named[0] or abs(one["GiB"] - at["GiB"]) > 0.06 * limit]
     listed = "; ".join(f"{one['name']}, {one['step_seconds']:.3g} s, {one['GiB']:.3g} GiB" for one in named)
     says = f"{len(rows)} plans that no other beats in time and memory, limit {limit:.3g} GiB. {listed}."
     return frame(("Time against memory", _subject(answer)), says, Size(500, 300), rows, marks)
@@ -103,8 +103,10 @@ def _named(best: Row, rows: Sequence[Row]) -> list[Row]:
     return [best, *({**row, "name": f"{word}: {row['plan']}"} for word, row in others)]
 
 
-def _label(one: Row, x: Spec, y: Spec) -> Spec:
-    """The name of a plan above its point, on the side with more room."""
+def _label(one: Row, x: Spec, y: Spec, limit: float) -> Spec:
+    """The name of a plan above its point, on the side with more room; of a point just under the limit above the line of the limit."""
+    if 0.0 < limit - one["GiB"] < 0.12 * limit:
+        one = {**one, "GiB": limit}
     right = one["name"].startswith("leanest")
     mark = {"type": "text", "align": "right" if right else "left", "dx": 4 if right else 10, "dy": -24 if right else -10, "limit": 240}
     return layer(mark, [one], x=x, y=y, text={"field": "name"})
